@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """All-reduce of `experiment: collectives` beside the programs that libraries measure themselves with, on this machine.
 
-    GLOO_BENCHMARK=/path/to/gloo/build/gloo/benchmark/benchmark tests/benchmarks/bench_collectives.py
+    GLOO_BENCHMARK=/path/to/gloo/build/gloo/benchmark/benchmark INTEL=/path/to/venv tests/benchmarks/bench_collectives.py
     tests/benchmarks/bench_collectives.py --ranks 2 --bytes 4096,1048576 --rounds 3 --json FILE
 
 Backend gloo beside gloo's benchmark (new_allreduce_ring: the algorithm that PyTorch calls), backend mpi beside a loop
-around MPI_Allreduce (open_mpi_all_reduce), and backend shm beside both. Float32, sum. The sides run in turn, A B A B,
-in fresh processes; each rank of each side on the same core. Prints a table: the median over the rounds of a side's
+around MPI_Allreduce (mpi_all_reduce), and backend shm beside both, and beside that loop with Intel's MPI and oneCCL.
+INTEL is a virtual environment with them: `pip install impi-rt==2021.15.0 impi-devel==2021.15.0 intel-cmplr-lib-rt==2025.1.1
+intel-sycl-rt==2025.1.1`, then `pip install --no-deps oneccl==2021.15.2 oneccl-devel==2021.15.2`. Float32, sum. The sides run
+in turn, A B A B, in fresh processes; each rank of each side on the same core. Prints a table: the median over the rounds of a side's
 median, and of the ratio within a round (lowest – highest). A side whose program is not there is left out. On a machine
 with other work, `chrt -r 50` before the command (as root) keeps that work from the ranks' cores.
 """
@@ -22,11 +24,12 @@ from pathlib import Path
 import bench_sides as sides
 
 GLOO_BENCHMARK = os.environ.get("GLOO_BENCHMARK", "")
-MPI_PROGRAM = sides.BIN / "open_mpi_all_reduce"
+MPI_PROGRAM = sides.BIN / "mpi_all_reduce"
+INTEL = os.environ.get("INTEL", "")
 BYTES = (4096, 65536, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 SECONDS = 0.4  # of a size on a side
 PAIRS = (("ddprun gloo", "gloo's program"), ("ddprun mpi", "MPI's program"),
-         ("ddprun shm", "gloo's program"), ("ddprun shm", "MPI's program"))
+         *(("ddprun shm", f"{name}'s program") for name in ("gloo", "MPI", "Intel MPI", "oneCCL")))
 
 
 def cores_of(rank, ranks):
@@ -37,11 +40,15 @@ def cores_of(rank, ranks):
     return ",".join(map(str, cores[len(cores) * rank // ranks:len(cores) * (rank + 1) // ranks]))
 
 
+def pinned(ranks, variable):
+    """Before the command of a rank, whose number `variable` is: it runs on its cores."""
+    cores = " ".join(cores_of(rank, ranks) for rank in range(ranks))
+    return ["bash", "-c", f'cores=({cores}); exec taskset -c "${{cores[${variable}]}}" "$@"', "pin"]
+
+
 def mpirun(ranks):
     """Starts what follows as so many ranks of MPI, each on its cores."""
-    cores = " ".join(cores_of(rank, ranks) for rank in range(ranks))
-    pin = f'cores=({cores}); exec taskset -c "${{cores[$OMPI_COMM_WORLD_RANK]}}" "$@"'
-    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "bash", "-c", pin, "pin"]
+    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *pinned(ranks, "OMPI_COMM_WORLD_RANK")]
 
 
 def experiment(backend, ranks, sizes):
@@ -60,10 +67,29 @@ def ddprun(backend, launcher=lambda ranks: ()):
     return run
 
 
-def mpi_program(ranks, sizes):
-    out, _ = sides.execute([*mpirun(ranks), str(MPI_PROGRAM), *map(str, sizes)], sides.MPI_ENVIRONMENT)
+def medians_of(command, sizes, environment):
+    out, _ = sides.execute([*command, *map(str, sizes)], environment)
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return {line["bytes"]: line["sides"]["open_mpi"]["median_ms"] * 1e3 for line in lines}
+    return {line["bytes"]: line["sides"]["mpi"]["median_ms"] * 1e3 for line in lines}
+
+
+def mpi_program(ranks, sizes):
+    return medians_of([*mpirun(ranks), str(MPI_PROGRAM)], sizes, sides.MPI_ENVIRONMENT)
+
+
+def intel_program(*oneccl):
+    """A side that is the loop with Intel's MPI or, with what that needs, with oneCCL, built now."""
+    there = Path(INTEL)
+    lib, program = there / "lib", Path(tempfile.mkdtemp()) / "all_reduce"
+    subprocess.run(["c++", "-O2", "-std=c++17", f"-I{there}/include", *oneccl, sides.REPO / "tests/benchmarks/mpi_all_reduce.cpp", "-o", program,
+                    *([lib / "libccl.so.1"] if oneccl else []), lib / "libmpi.so.12", f"-Wl,-rpath,{lib},--allow-shlib-undefined"], check=True)
+    environment = {"I_MPI_ROOT": INTEL, "FI_PROVIDER_PATH": str(lib), "LD_LIBRARY_PATH": str(lib), "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0",
+                   "CCL_ROOT": INTEL, "CCL_ATL_TRANSPORT": "mpi", "CCL_WORKER_OFFLOAD": "0", "CCL_LOG_LEVEL": "error"}
+
+    def run(ranks, sizes):
+        launcher = [str(there / "bin/mpiexec.hydra"), "-n", str(ranks), *pinned(ranks, "PMI_RANK")]
+        return medians_of([*launcher, str(program)], sizes, environment)
+    return run
 
 
 def gloo_median(out):
@@ -100,15 +126,19 @@ def all_sides():
         found.update({"ddprun mpi": ddprun("mpi", mpirun), "MPI's program": mpi_program})
     else:
         print(f"left out: MPI; there is no {MPI_PROGRAM.relative_to(sides.REPO)}", file=sys.stderr)
+    if INTEL:
+        found.update({"Intel MPI's program": intel_program(), "oneCCL's program": intel_program("-DONECCL")})
+    else:
+        print("left out: Intel MPI and oneCCL; INTEL names no environment", file=sys.stderr)
     return found
 
 
 def measure(ranks, sizes, rounds):
     """Side -> size -> one figure a round, in microseconds; and the cores that others took in each round."""
-    figures, others = {}, []
+    figures, others, found = {}, [], all_sides()
     for index in range(rounds):
         busy, own, begin = sides.busy_cpu_s(), sides.children_cpu_s(), os.times().elapsed
-        for name, run in all_sides().items():
+        for name, run in found.items():
             for size, microseconds in run(ranks, sizes).items():
                 figures.setdefault(name, {}).setdefault(size, []).append(microseconds)
         taken = sides.busy_cpu_s() - busy - sides.children_cpu_s() + own

@@ -55,7 +55,7 @@ def all_reduce_round(sizes, runs, index):
     """One run of each program, in turn: megabytes -> side -> median milliseconds."""
     medians, results = own_rows(sizes)
     runs += [{"configuration": "all-reduce", "round": index, **result} for result in results]
-    mpi = sides.BIN / "open_mpi_all_reduce"
+    mpi = sides.BIN / "mpi_all_reduce"
     programs = [([str(sides.BIN / "copy_limit_benchmark"), "2", *sizes], {})]
     if mpi.exists():
         in_bytes = [f"{megabytes}000000" for megabytes in sizes]
@@ -85,8 +85,8 @@ def all_reduce_rows(args, runs):
     rows = []
     for megabytes in args.megabytes:
         pairs = [("all-reduce, shm against gloo", "gloo"), ("all-reduce, shm against PyTorch's gloo", "PyTorch's gloo")]
-        if "open_mpi" in rounds[0][megabytes]:
-            pairs.append(("all-reduce, shm against Open MPI", "open_mpi"))
+        if "mpi" in rounds[0][megabytes]:
+            pairs.append(("all-reduce, shm against Open MPI", "mpi"))
         if megabytes == "100":
             pairs.append(("all-reduce, shm against the copy limit", "copy limit"))
         for what, other in pairs:
