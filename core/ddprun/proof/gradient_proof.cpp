@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "ddprun/base/text.h"
@@ -50,11 +51,13 @@ double difference(const at::Tensor& got, const at::Tensor& expected, double mean
   return off == 0 ? 0 : std::sqrt(off / std::max(mean_square(expected), mean / 100));
 }
 
-}  // namespace
-
+/// By how much two right computations differ. `format`: PrecisionDtypes::product_format(). A
+/// loss of next to nothing allows more: a probability of almost 1, less 1, is what rounding leaves.
 double difference_bound(const std::string& format, double loss) {
   return (format == "float32" ? 1e-3 : 0.25) + 0x1p-20 / std::abs(loss);
 }
+
+}  // namespace
 
 Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
                                const TwoLosses& losses, std::uint64_t draw) {

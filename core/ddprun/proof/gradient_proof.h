@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/check.h"
@@ -19,16 +18,9 @@ struct TwoLosses {
 
 /// Computes this rank's gradients twice, by a backward of each loss, with the strategy's hooks and
 /// under the precision, and compares a drawn run of elements in each parameter
-/// ("gradients_computed"). What they may differ by is what products in the declared format leave
-/// open: see difference_bound(). Leaves the gradients unset, and parameters, moments and the
+/// ("gradients_computed"). They may differ by what products in the declared format leave open. Leaves the gradients unset, and parameters, moments and the
 /// strategy's state untouched. All ranks call it alike, between steps. Training thread.
 Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
                                const TwoLosses& losses, std::uint64_t draw);
-
-/// By how much two right computations of a gradient may differ: the root mean square of the
-/// difference over a run of elements, as a share of that of the run or, if that is more, of a tenth
-/// of all runs'. `format`: PrecisionDtypes::product_format(). A `loss` of next to nothing allows
-/// more: a probability of almost 1, less 1, is what rounding leaves of it.
-double difference_bound(const std::string& format, double loss);
 
 }  // namespace ddprun

@@ -63,18 +63,21 @@ std::vector<Finding> computed_outside(const Rows& rows) {
 }
 
 struct CheckTime {
+  const RowRuns* row = nullptr;
   double seconds = 0, share = 0;
 };
 
-/// On the rank of which checks were the largest part.
-CheckTime check_time_of(const RowRuns& row) {
+/// Of the rank of which checks were the largest part, over all rows.
+CheckTime largest_check_time(const Rows& rows) {
   CheckTime most;
-  for (const RunStatistics* run : row) {
-    for (const RankResult& rank : run->run().ranks) {
-      double all_s = rank.checks_s;
-      for (const Sample& sample : rank.samples) all_s += sample[training().step_ms] * 1e-3;
-      if (rank.checks_s <= most.share * all_s) continue;
-      most = {rank.checks_s, rank.checks_s / all_s};
+  for (const RowRuns& row : rows) {
+    for (const RunStatistics* run : row) {
+      for (const RankResult& rank : run->run().ranks) {
+        double all_s = rank.checks_s;
+        for (const Sample& sample : rank.samples) all_s += sample[training().step_ms] * 1e-3;
+        if (rank.checks_s <= most.share * all_s) continue;
+        most = {&row, rank.checks_s, rank.checks_s / all_s};
+      }
     }
   }
   return most;
@@ -82,16 +85,13 @@ CheckTime check_time_of(const RowRuns& row) {
 
 /// What the proofs cost, which is in no step's time.
 std::vector<Finding> checked(const Rows& rows) {
-  const auto share_of = [](const RowRuns& row) { return check_time_of(row).share; };
-  const auto most = std::ranges::max_element(rows, {}, share_of);
-  if (most == rows.end()) return {};
-  const CheckTime time = check_time_of(*most);
-  if (time.seconds == 0) return {};
+  const CheckTime time = largest_check_time(rows);
+  if (time.row == nullptr) return {};
   const std::string text = fmt::format(
       "checks took {:.2g} s of {}, {:.1f} % of its time{} (budget: {:.0f} %{})", time.seconds,
-      name_of(*most), 100 * time.share, rows.size() > 1 ? ", the most of all rows" : "",
+      name_of(*time.row), 100 * time.share, rows.size() > 1 ? ", the most of all rows" : "",
       100 * kCheckBudget, time.share > kCheckBudget ? ", which more steps would keep" : "");
-  return {finding("checks", text, *most,
+  return {finding("checks", text, *time.row,
                   {{"seconds", time.seconds}, {"share", time.share}, {"budget", kCheckBudget}})};
 }
 
