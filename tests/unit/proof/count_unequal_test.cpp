@@ -1,0 +1,40 @@
+// What counts as another element, and what does not.
+#include "ddprun/proof/count_unequal.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+namespace ddprun {
+namespace {
+
+TEST(CountUnequal, CountsWhatIsOther) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
+    const at::Tensor expected = torch::arange(1, 101, dtype);
+    at::Tensor got = expected.clone();
+    EXPECT_EQ(count_unequal(got, expected), 0) << dtype;
+    got[0] = 7;
+    got[99] = 7;
+    EXPECT_EQ(count_unequal(got, expected), 2) << dtype;
+    EXPECT_EQ(count_unequal(got.slice(0, 1, 99), expected.slice(0, 1, 99)), 0) << dtype;
+    EXPECT_EQ(count_unequal(got.slice(0, 0, 100, 3), expected.slice(0, 0, 100, 3)), 2) << dtype;
+  }
+}
+
+TEST(CountUnequal, TakesEachZeroAndEachNaNForAnother) {
+  const at::Tensor expected = torch::tensor({0.0F, NAN, NAN, 1.0F});
+  EXPECT_EQ(count_unequal(expected, expected), 0);
+  EXPECT_EQ(count_unequal(torch::tensor({-0.0F, -NAN, NAN, 1.0F}), expected), 0);
+  EXPECT_EQ(count_unequal(torch::tensor({0.0F, 1.0F, NAN, NAN}), expected), 2);
+}
+
+TEST(CountUnequal, ToleratesAPartOfTheLargest) {
+  const at::Tensor expected = torch::tensor({100.0F, 1.0F});
+  EXPECT_EQ(count_unequal(torch::tensor({100.0F, 1.9F}), expected, 0.01), 0);
+  EXPECT_EQ(count_unequal(torch::tensor({102.0F, 1.9F}), expected, 0.01), 1);
+  EXPECT_EQ(count_unequal(torch::tensor({100.0F, 1.9F}), expected), 1);
+}
+
+}  // namespace
+}  // namespace ddprun
