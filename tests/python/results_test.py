@@ -72,6 +72,13 @@ class Results(unittest.TestCase):
         for path in (latest, latest.resolve(), latest / "result.json", str(latest)):
             self.assertEqual(ddprun.load(path).data, ddprun.load(self.results / "collectives").data)
 
+    def test_a_later_verification_is_no_result(self):
+        experiment = self.results.parent / "training.yaml"
+        measured = ddprun.load(self.results / "training").data
+        subprocess.run([PROGRAM, "verify", experiment, "--output", self.results], check=True, stdout=subprocess.DEVNULL)
+        self.assertFalse((self.results / "training/latest/result.json").exists())
+        self.assertEqual(ddprun.load(self.results / "training").data, measured)
+
     def test_what_is_no_result_is_refused_in_a_sentence(self):
         with self.assertRaisesRegex(FileNotFoundError, "no result.json in .*nowhere"):
             ddprun.load(self.results / "nowhere")

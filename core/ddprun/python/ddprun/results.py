@@ -53,6 +53,9 @@ def _find(path: Path) -> Path:
     for file in (path, path / "result.json", path / "latest" / "result.json"):
         if file.is_file():
             return file
+    # `latest` may be what `ddprun verify`, `diff` or `tune` left, which is no result. Folders are named by time.
+    if results := sorted(path.glob("*/result.json")):
+        return results[-1]
     running = " (it is still running, or was interrupted)" if (path / "rows").is_dir() else ""
     raise FileNotFoundError(f"no result.json in {path} or {path / 'latest'}{running}")
 
