@@ -116,9 +116,13 @@ int explain_command(const Request& request) {
     ResultContext context;
     context.name = result.name;
     const std::string words = chosen_words(result);
-    std::cout << printable_line(result.file.string() + (words.empty() ? "" : " (" + words + ")"))
-              << ":\n"
-              << report_output(request.format, context, lines, table_terminal(request.columns),
+    // Programs read csv and json: the file's name stands beside them.
+    const bool for_people =
+        request.format == ReportFormat::table || request.format == ReportFormat::markdown;
+    (for_people ? std::cout : std::cerr)
+        << printable_line(result.file.string() + (words.empty() ? "" : " (" + words + ")"))
+        << ":\n";
+    std::cout << report_output(request.format, context, lines, table_terminal(request.columns),
                                request.verbosity > 0);
   }
   return kExitDone;
