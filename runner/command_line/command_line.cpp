@@ -197,6 +197,34 @@ std::vector<std::string> parser_arguments(int argc, char** argv) {
   return arguments;
 }
 
+/// What the parser refused: a word that it does not know, with the option that was probably meant,
+/// or the parser's own words.
+ConfigError usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& at = chosen.empty() ? app : *chosen.front();
+  const std::string command = chosen.empty() ? "ddprun" : "ddprun " + at.get_name();
+  const std::string help = "`" + command + " --help` has its options";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : at.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::string options = fmt::format("{}", fmt::join(names, ", "));
+  const std::vector<std::string> unread = app.remaining(true);
+  if (unread.empty()) {
+    return ConfigError({.what = "the command line cannot be read",
+                        .where = command,
+                        .got = error.what(),
+                        .expected = "what the command takes; its options are " + options,
+                        .hint = help});
+  }
+  const std::string near = nearest(unread.front(), names);
+  return ConfigError({.what = "unexpected argument",
+                      .where = command,
+                      .got = unread.front(),
+                      .expected = options,
+                      .hint = near.empty() ? help : "did you mean " + near + "?"});
+}
+
 int parse_and_run(int argc, char** argv) {
   Request request;
   request.launch_ns = process_start_ns();
@@ -205,9 +233,6 @@ int parse_and_run(int argc, char** argv) {
       "Trains and benchmarks transformer language models under data parallelism, and proves what "
       "ran.",
       "ddprun");
-  app.failure_message([](const CLI::App* at, const CLI::Error& error) {
-    return printable(CLI::FailureMessage::simple(at, error));
-  });
   declare_commands(app, request);
   if (argc < 2) {
     std::cerr << help_text(app);
@@ -222,8 +247,10 @@ int parse_and_run(int argc, char** argv) {
       std::cout << app.help();
     }
     return kExitDone;
+  } catch (const CLI::Success& told) {  // --version, --cmake-dir
+    return app.exit(told);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+    throw usage_error(app, error);
   }
   const CLI::App& command = *app.get_subcommands().front();
   request.verbosity = static_cast<int>(command.count("--verbose"));

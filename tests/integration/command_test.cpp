@@ -191,6 +191,23 @@ TEST(Command, AMistypedCommandIsCorrected) {
   EXPECT_THAT(run.err, HasSubstr("did you mean `ddprun list`?"));
 }
 
+TEST(Command, AMistypedOptionIsCorrected) {
+  TemporaryFolder folder;
+  const auto refusal = [&folder](const std::vector<std::string>& words) {
+    const CommandResult run = run_ddprun(folder, words);
+    EXPECT_EQ(run.status, 2);
+    return run.err;
+  };
+  EXPECT_THAT(refusal({"e.yaml", "--formt", "json"}),
+              AllOf(HasSubstr("error: unexpected argument"), HasSubstr("where: ddprun run"),
+                    HasSubstr("got: --formt"), HasSubstr("did you mean --format?")));
+  EXPECT_THAT(refusal({"list", "flat"}),
+              AllOf(HasSubstr("error: unexpected argument"), HasSubstr("got: flat"),
+                    HasSubstr("`ddprun list --help`")));
+  EXPECT_THAT(refusal({"compare"}),
+              AllOf(HasSubstr("got: results is required"), HasSubstr("`ddprun compare --help`")));
+}
+
 TEST(Command, NothingAskedShowsTheHelp) {
   TemporaryFolder folder;
   const CommandResult run = run_ddprun(folder, {});
