@@ -75,6 +75,15 @@ PretrainedWeights::PretrainedWeights(const fs::path& path, const ModelConfig& co
 }
 
 void PretrainedWeights::open(const fs::path& path) {
+  std::error_code ignored;  // what cannot be looked at says why when it is read
+  if (fs::status(path, ignored).type() == fs::file_type::not_found) {
+    throw ConfigError({.what = "there are no weights of that name",
+                       .where = path.string(),
+                       .got = "nothing of that name",
+                       .expected = "a checkpoint, a file of safetensors or torch.save, or a folder "
+                                   "with a Llama of Hugging Face",
+                       .hint = "model.init_from is seen from the YAML file's folder"});
+  }
   const fs::path index = path / kIndex;
   if (fs::exists(index)) {
     for (const std::string& name : files_of_index(index))

@@ -200,7 +200,7 @@ TEST_F(PretrainedWeightsTest, OfAnotherModelAreRefusedByName) {
   ModelConfig gelu = config_;
   gelu.activation = Activation::gelu;
   EXPECT_THAT(refusal(path("llama"), gelu), HasSubstr("Llama's layout has no such model"));
-  EXPECT_THAT(refusal(path("nowhere"), config_), HasSubstr("No such file"));
+  EXPECT_THAT(refusal(path("nowhere"), config_), HasSubstr("there are no weights of that name"));
   at::Tensor integers = at::ones(model_.parameters()[0].tensor.sizes(), at::kInt);
   std::vector<NamedTensor> parameters = model_.parameters();
   parameters[0].tensor = integers;
