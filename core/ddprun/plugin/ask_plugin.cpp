@@ -15,7 +15,8 @@ std::string text_of(const RunDescription& run) {
   std::string text =
       fmt::format("{} rank{} on {} with {}, {} kernels, products in {}", run.world_size,
                   run.world_size == 1 ? "" : "s", name_of(run.device), name_of(run.backend),
-                  name_of(run.kernels), c10::toString(run.compute_dtype));
+                  name_of(run.kernels),
+                  PrecisionDtypes{.buffers = {.compute = run.compute_dtype}}.product_format());
   if (run.heads == 0) return text;  // a model of one's own
   return text + fmt::format(", {} heads of {}, context {}, {} sequences in a micro-batch",
                             run.heads, run.head_dim, run.context_length, run.micro_batch);
