@@ -125,8 +125,12 @@ struct PluginRegistry::Impl {
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
     const std::string near = nearest(name, known);
-    std::string hint =
-        near.empty() ? "`ddprun list` shows every plugin" : fmt::format("did you mean '{}'?", near);
+    std::string hint = fmt::format("did you mean '{}'?", near);
+    if (near.empty()) {
+      hint =
+          "`ddprun list` shows every plugin; one of your own lies where plugin_path in the YAML, "
+          "or --plugin-path, says";
+    }
     for (const auto& folder : folders) {
       hint += fmt::format("\n  searched: {}{}", folder.string(),
                           is_folder(folder) ? "" : " (no such folder)");

@@ -113,7 +113,8 @@ TEST(Registry, AnUnknownNameNearToNoneGetsNoGuess) {
   const PluginRegistry registry({folder_of("first")});
   const auto text = test::error_text_of([&] { registry.create(PluginKind::precision, "zebra"); });
   EXPECT_EQ(text.expected, "apple");
-  EXPECT_THAT(text.hint, AllOf(Not(HasSubstr("did you mean")), HasSubstr("ddprun list")));
+  EXPECT_THAT(text.hint, AllOf(Not(HasSubstr("did you mean")), HasSubstr("ddprun list"),
+                               HasSubstr("--plugin-path")));
   EXPECT_EQ(test::error_text_of([&] { registry.create(PluginKind::attention, "zebra"); }).expected,
             "no attention plugin was found");
 }
