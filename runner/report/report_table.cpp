@@ -227,15 +227,15 @@ std::string terminal_report(const TableLines& table, const Terminal& terminal) {
   std::vector<std::string> dropped;
   std::string out = report_table(table).render(terminal.width, terminal.colour, &dropped);
   out += "\n";
+  // In a pipe a sentence is a line, which programs can look for.
+  const auto say = [&](const std::string& text, Colour colour) {
+    const bool wrap = terminal.interactive && terminal.width > 0;
+    out += coloured(wrap ? wrapped(text, terminal.width) : text, colour, terminal.colour) + "\n";
+  };
   for (const ReportLine& line : report_lines(table)) {
-    out += coloured(line.text, line.bad ? Colour::red : Colour::none, terminal.colour) + "\n";
+    say(line.text, line.bad ? Colour::red : Colour::none);
   }
-  if (!dropped.empty()) {
-    out += coloured(fmt::format("{} columns are too few for: {} (--columns 0 shows all)",
-                                terminal.width, fmt::join(dropped, ", ")),
-                    Colour::dim, terminal.colour) +
-           "\n";
-  }
+  if (!dropped.empty()) say(too_few_columns(terminal.width, dropped), Colour::dim);
   return out;
 }
 

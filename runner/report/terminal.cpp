@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "ddprun/base/text.h"
 
@@ -87,6 +88,24 @@ std::string cut_to_width(const std::string& text, int width) {
     at += character.bytes.size();
   }
   return text.substr(0, at) + "…";
+}
+
+std::string wrapped(const std::string& text, int width) {
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!out.empty()) out += '\n';
+    int column = -1;  // before the first word
+    std::istringstream words(line);
+    for (std::string word; std::getline(words, word, ' ');) {
+      const int taken = display_width(word);
+      const bool fits = column + 1 + taken <= width;
+      if (column >= 0) out += fits ? ' ' : '\n';
+      column = fits ? column + 1 + taken : taken;
+      out += word;
+    }
+  }
+  return out;
 }
 
 std::string coloured(const std::string& text, Colour colour, bool enabled) {

@@ -27,6 +27,9 @@ int display_width(std::string_view text);
 /// something was cut.
 std::string cut_to_width(const std::string& text, int width);
 
+/// `text` with line breaks in place of spaces, so that it takes `width` columns where its words do.
+std::string wrapped(const std::string& text, int width);
+
 enum class Colour { none, red, green, yellow, dim, bold };
 std::string coloured(const std::string& text, Colour colour, bool enabled);
 

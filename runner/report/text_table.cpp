@@ -2,6 +2,7 @@
 #include "runner/report/text_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
@@ -99,6 +100,11 @@ std::string in_latex(const std::string& text) {
 }
 
 }  // namespace
+
+std::string too_few_columns(int width, const std::vector<std::string>& dropped) {
+  return fmt::format("{} columns are too few for: {} (--columns 0 shows all)", width,
+                     fmt::join(dropped, ", "));
+}
 
 TextTable TextTable::chosen(const std::vector<std::string>& titles) const {
   std::vector<std::size_t> shown = {0};

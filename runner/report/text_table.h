@@ -47,4 +47,7 @@ struct TextTable {
   std::string latex() const;
 };
 
+/// What a table of this width says of the columns that were left out.
+std::string too_few_columns(int width, const std::vector<std::string>& dropped);
+
 }  // namespace ddprun

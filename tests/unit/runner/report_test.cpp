@@ -244,6 +244,24 @@ TEST(ReportTable, ColourOnlyWhereAskedFor) {
   EXPECT_THAT(terminal_report(TableLines(rows), {true, false, 200}), Not(HasSubstr("\033")));
 }
 
+TEST(ReportTable, SentencesEndWhereATerminalDoesAndAreLinesInAPipe) {
+  const std::vector<Row> rows = {known_row("strategy=a")};
+  const std::string seen = terminal_report(TableLines(rows), {true, false, 60});
+  for (const std::string& line : lines_of(seen)) EXPECT_LE(display_width(line), 60) << line;
+  std::size_t widest = 0;
+  for (const auto& line : lines_of(terminal_report(TableLines(rows), {false, false, 60}))) {
+    widest = std::max(widest, line.size());
+  }
+  EXPECT_GT(widest, 200);
+}
+
+TEST(Terminal, WrapsAtSpaces) {
+  EXPECT_EQ(wrapped("± bb ccc dddd", 4), "± bb\nccc\ndddd");
+  EXPECT_EQ(wrapped("longer than that", 4), "longer\nthan\nthat");
+  EXPECT_EQ(wrapped("  a  b\n\nc", 9), "  a  b\n\nc");
+  EXPECT_EQ(wrapped("", 4), "");
+}
+
 TEST(Terminal, WidthOfText) {
   EXPECT_EQ(display_width("abc"), 3);
   EXPECT_EQ(display_width("±→✓"), 3);
