@@ -55,17 +55,18 @@ TextTable table_of(const std::vector<AccountLine>& lines) {
   TextTable table;
   table.columns = {{"experiment", false}, {"ranks"}};
   for (const MemoryCategory category : categories) {
-    table.columns.push_back({name_of(category), true, 5});
+    table.columns.push_back({name_of(category), true, 9});
   }
-  table.columns.insert(table.columns.end(), {{"peak MB"}, {"in", false}, {"set-up MB", true, 4}});
-  if (memory) table.columns.insert(table.columns.end(), {{"fits", false}, {"left MB"}});
-  table.columns.insert(table.columns.end(), {{"collectives", true, 3}, {"MB/step", true, 2}});
+  table.columns.insert(table.columns.end(),
+                       {{"peak MB"}, {"in", false, 4}, {"set-up MB", true, 8}});
+  if (memory) table.columns.insert(table.columns.end(), {{"fits", false}, {"left MB", true, 3}});
+  table.columns.insert(table.columns.end(), {{"collectives", true, 7}, {"MB/step", true, 6}});
   if (times) {
-    table.columns.insert(table.columns.end(), {{"computing ms"},
-                                               {"communication ms"},
+    table.columns.insert(table.columns.end(), {{"computing ms", true, 1},
+                                               {"communication ms", true, 2},
                                                {"exposed ms"},
                                                {"step ms"},
-                                               {"least tokens", true, 1}});
+                                               {"least tokens", true, 5}});
   }
   for (const AccountLine& each : lines) {
     const Account& account = each.account;
@@ -208,7 +209,11 @@ std::string account_output(const std::vector<AccountLine>& lines, ReportFormat f
       return json_text(all, 2) + "\n";
     }
   }
-  return table_of(lines).render(terminal.width, terminal.colour) + account_words(lines);
+  std::vector<std::string> dropped;
+  const std::string table = table_of(lines).render(terminal.width, terminal.colour, &dropped);
+  const std::string too_few =
+      dropped.empty() ? "" : too_few_columns(terminal.width, dropped) + "\n";
+  return table + too_few + account_words(lines);
 }
 
 std::string account_words(const std::vector<AccountLine>& lines) {

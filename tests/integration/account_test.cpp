@@ -266,9 +266,9 @@ TEST(Account, NamesTheFastestRowThatFits) {
   folder.write(
       "a.yaml",
       experiment("sweep: {strategy: [flat, fsdp], model.recompute: [none, every_block]}\n"));
-  const auto account = [&](const char* memory) {
+  const auto account = [&](const char* memory, const char* columns = "0") {
     return run_ddprun(folder, {"account", "a.yaml", "--ranks", "2,64", "--memory", memory, "--link",
-                               "1GB/s,5us", "--tflops", "0.1", "--columns", "0"})
+                               "1GB/s,5us", "--tflops", "0.1", "--columns", columns})
         .out;
   };
   EXPECT_THAT(account("1GB"),
@@ -277,6 +277,10 @@ TEST(Account, NamesTheFastestRowThatFits) {
                     HasSubstr("recompute: none\nworld:\n  size: 64\n"), HasSubstr("least tokens"),
                     HasSubstr("computing takes longer than communication on up to 2")));
   EXPECT_THAT(account("1MB"), HasSubstr("No row fits in 0.001 GB"));
+  // Columns go before rows look alike.
+  EXPECT_THAT(account("1GB", "100"),
+              AllOf(HasSubstr("\nstrategy=flat, model.recompute=every_block  "),
+                    HasSubstr("\n100 columns are too few for: parameters, ")));
 }
 
 TEST(Account, RefusesInOneSentence) {
