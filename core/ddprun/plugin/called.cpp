@@ -2,10 +2,13 @@
 #include "ddprun/plugin/called.h"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <exception>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
@@ -42,12 +45,34 @@ void name_failure(const Plugin& plugin, const char* made) {
   }
 }
 
+namespace {
+
+std::string shape_words(at::IntArrayRef sizes) {
+  return fmt::format("({})", fmt::join(sizes, ", "));
+}
+
+/// What would be said of another shape further on names neither the plugin nor its call.
+void check_output(const Attention& attention, const at::Tensor& q, const at::Tensor& v,
+                  const at::Tensor& out) {
+  std::vector<std::int64_t> sizes = q.sizes().vec();
+  sizes.back() = v.size(-1);
+  if (out.defined() && out.sizes() == sizes) return;
+  throw Error({.what = "an attention returned a tensor of another shape",
+               .where = (attention.called.empty() ? "attention" : attention.called) + ", forward()",
+               .got = out.defined() ? shape_words(out.sizes()) : "no tensor",
+               .expected = shape_words(sizes) + ": batch, heads, time, head_dim",
+               .hint = "q, k and v come in that order, and so does the output"});
+}
+
+}  // namespace
+
 /// Autograd calls what forward left behind, when nobody names the plugin any more. So hooks at its
 /// inputs and its output tell when backward is within.
 at::Tensor called_forward(Attention& attention, const at::Tensor& q, const at::Tensor& k,
                           const at::Tensor& v, const AttentionOptions& options) {
   at::Tensor out =
       called(attention, "forward()", [&] { return attention.forward(q, k, v, options); });
+  check_output(attention, q, v, out);
   if (!out.requires_grad()) return out;
   int gradients = 0;
   for (const at::Tensor& input : {q, k, v}) {

@@ -73,6 +73,22 @@ struct ThrowsInBackward final : Attention {
   bool throws;
 };
 
+struct Transposes final : Attention {
+  at::Tensor forward(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
+                     const AttentionOptions&) override {
+    return q.transpose(1, 2);
+  }
+};
+
+TEST(Called, AnAttentionsOutputHasTheShapeOfItsQueries) {
+  Transposes mine;
+  mine.called = "attention mine";
+  const at::Tensor q = at::ones({1, 2, 3, 4});
+  EXPECT_THAT(test::error_of<Error>([&] { called_forward(mine, q, q, q, {}); }),
+              AllOf(HasSubstr("where: attention mine, forward()"), HasSubstr("got: (1, 3, 2, 4)"),
+                    HasSubstr("expected: (1, 2, 3, 4)")));
+}
+
 TEST(Called, AnAttentionsBackwardIsNamedAndWhatComesAfterItIsNot) {
   for (const bool within : {true, false}) {
     ThrowsInBackward mine(within);
