@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "combinations.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/parallel/whole_buffers.h"
@@ -113,7 +114,7 @@ void expect_promises(const std::vector<Outcome>& ranks) {
     }
     EXPECT_EQ(rank.off_plan, "");
     const bool exact = rank.agreement == Agreement::exact;
-    EXPECT_EQ(rank.integers.status, exact ? CheckStatus::passed : CheckStatus::declared)
+    EXPECT_EQ(std::string(name_of(rank.integers.status)), exact ? "passed" : "declared")
         << rank.integers.detail;
   }
 }
