@@ -270,6 +270,13 @@ int run_and_report(int argc, char** argv) {
     if (dynamic_cast<const ConfigError*>(&error) || dynamic_cast<const PluginError*>(&error)) {
       return kExitUsage;
     }
+  } catch (const std::filesystem::filesystem_error& error) {
+    const Error said({.what = "a file or a folder cannot be looked at",
+                      .where = error.path1().string(),
+                      .got = error.code().message(),
+                      .expected = "what this user may read",
+                      .hint = "mend its rights, or those of a folder above it"});
+    std::cerr << "error: " << said.what() << "\n";
   } catch (const std::exception& error) {
     const std::string text =
         says_out_of_memory(error) ? Error(memory_error(error)).what() : message_of(error);

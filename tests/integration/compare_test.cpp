@@ -124,6 +124,12 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
         << share;
   }
   EXPECT_THAT(refusal(std::string(300, 'x')), HasSubstr("there is no result"));
+  // The system will not say whether it is there, as in a folder that one may not read.
+  folder_.write("looped/x", "");
+  fs::create_symlink("result.json", folder_.path() / "looped/result.json");
+  EXPECT_THAT(run_ddprun(folder_, {"explain", "looped"}).err,
+              AllOf(HasSubstr("a file or a folder cannot be looked at"),
+                    HasSubstr("where: looped/result.json"), HasSubstr("got: Too many levels")));
 }
 
 TEST_F(Compare, ExplainSaysWhatTheRunSaid) {
