@@ -1,10 +1,12 @@
 """The page of `ddprun report` in a browser, Chromium without a window. Argument: the command ddprun. 77: there is no Chromium.
 
-Scripts that tests add to a copy of the page act as its reader would, and leave what they saw in the attributes of <html>.
+Scripts that tests run in the page act as its reader would.
 """
+import base64
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -91,6 +93,68 @@ class Rows(HTMLParser):
         return [line[0][1] for line in self.lines]
 
 
+class Browser:
+    """One page of Chromium, led by the DevTools protocol: messages of JSON that end with a zero byte, over its file descriptors 3 and 4."""
+
+    def __init__(self, profile):
+        hears, says = os.pipe()
+        answers, tells = os.pipe()
+        self.process = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{hears} 4>&{tells}', "bash", CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
+             "--remote-debugging-pipe", f"--user-data-dir={profile}"], pass_fds=(hears, tells), stderr=subprocess.DEVNULL)
+        os.close(hears)
+        os.close(tells)
+        self.says, self.answers = os.fdopen(says, "wb", 0), os.fdopen(answers, "rb")
+        self.session, self.asked, self.events = None, 0, []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self):
+        self.session = None
+        self.call("Browser.close")
+        self.process.wait()
+        self.says.close()
+        self.answers.close()
+
+    def next_message(self):
+        message = bytearray()
+        while (byte := self.answers.read(1)) != b"\0":
+            if not byte:
+                raise RuntimeError("Chromium has ended")
+            message += byte
+        return json.loads(message)
+
+    def call(self, method, **parameters):
+        self.asked += 1
+        session = {"sessionId": self.session} if self.session else {}
+        self.says.write(json.dumps({"id": self.asked, "method": method, "params": parameters, **session}).encode() + b"\0")
+        while (message := self.next_message()).get("id") != self.asked:
+            self.events.append(message)
+        if "error" in message:
+            raise RuntimeError(f"{method}: {message['error']['message']}")
+        return message["result"]
+
+    def open(self, address):
+        self.events = []
+        self.call("Page.navigate", url=address)
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+            self.events.append(self.next_message())
+
+    def value(self, expression):
+        """Of the expression in the page, once what it promises has come."""
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(str(result["exceptionDetails"]))
+        return result["result"].get("value")
+
+    def console(self):
+        """What the page opened last has written there."""
+        kinds = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
+        return [json.dumps(event["params"]) for event in self.events if event.get("method") in kinds]
+
+
 class Page(unittest.TestCase):
     doms = {}  # what Chromium makes of a page
 
@@ -98,6 +162,8 @@ class Page(unittest.TestCase):
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.temporary.name)
+        cls.browser = Browser(cls.folder / "profile")
+        cls.opened = 0
         for name, text in (("page", TRAINING), ("calls", COLLECTIVES), ("memory", MEMORY)):
             (cls.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
             subprocess.run([PROGRAM, f"{name}.yaml", "--quiet"], cwd=cls.folder, check=True, capture_output=True)
@@ -109,29 +175,32 @@ class Page(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
+        cls.browser.close()
         cls.temporary.cleanup()
 
-    def browse(self, page, *options, fragment="", script=""):
-        """What Chromium prints, and the lines of its console."""
-        file = self.folder / "browsed.html"
-        file.write_text(page.replace("</body>", f"<script>{script}</script></body>") if script else page, encoding="utf-8")
-        done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1280,9000",
-                               f"--user-data-dir={self.folder / 'profile'}", *options, file.as_uri() + fragment],
-                              capture_output=True, text=True, timeout=120, check=False)
-        return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+    def open(self, page, fragment="", width=1280, height=9000):
+        """Until its pictures are there."""
+        Page.opened += 1
+        file = self.folder / f"opened-{self.opened}.html"
+        file.write_text(page, encoding="utf-8")
+        self.browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.browser.open(file.as_uri() + fragment)
+        self.browser.value("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn))))")
 
-    def dom(self, page=None, fragment="", script=""):
-        key = (page or self.page, fragment, script)
+    def dom(self, page=None, fragment=""):
+        key = (page or self.page, fragment)
         if key not in self.doms:
-            dom, console = self.browse(key[0], "--dump-dom", "--virtual-time-budget=4000", fragment=fragment, script=script)
-            self.assertEqual(console, [])
-            self.doms[key] = dom
+            self.open(*key)
+            self.assertEqual(self.browser.console(), [])
+            self.doms[key] = self.browser.value("document.documentElement.outerHTML")
         return self.doms[key]
 
     def seen(self, script, page=None, fragment=""):
         """The value of the expression in the page, once it and its pictures are there."""
-        dom = self.dom(page, fragment, f"addEventListener('load', () => {{ document.documentElement.dataset.seen = JSON.stringify({script}); }})")
-        return json.loads(unescape(re.search(r'data-seen="([^"]*)"', dom)[1]))
+        self.open(page or self.page, fragment)
+        value = self.browser.value(script)
+        self.assertEqual(self.browser.console(), [])
+        return value
 
     def test_the_numbers_of_the_table_are_those_of_the_result(self):
         rows = Rows(self.dom())
@@ -264,9 +333,9 @@ class Page(unittest.TestCase):
                   "return [styleOf('.drawn text.dim').fill, styleOf('.drawn .grid').stroke, styleOf('.drawn .paper').display, styleOf('#other text').fill]; })()")
         light = self.seen(script)
         self.assertEqual(light, ["rgb(89, 99, 110)", "rgb(216, 222, 228)", "none", "rgb(0, 0, 0)"])
-        dark = json.loads(unescape(re.search(r'data-seen="([^"]*)"', self.browse(
-            self.page, "--dump-dom", "--blink-settings=preferredColorScheme=0", script=f"document.documentElement.dataset.seen = JSON.stringify({script})")[0])[1]))
-        self.assertEqual(dark, ["rgb(157, 167, 179)", "rgb(48, 54, 61)", "none", "rgb(0, 0, 0)"])
+        self.browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        self.addCleanup(self.browser.call, "Emulation.setEmulatedMedia", features=[])
+        self.assertEqual(self.seen(script), ["rgb(157, 167, 179)", "rgb(48, 54, 61)", "none", "rgb(0, 0, 0)"])
 
     def test_memory_is_a_picture_and_nothing_else(self):
         looked = "[...document.querySelectorAll('#result-1-memory img')].map(each => [each.naturalWidth, each.alt])"
@@ -295,17 +364,20 @@ class Page(unittest.TestCase):
                          ["page – ddprun", 0, True])
 
     def test_the_console_is_heard_and_the_network_is_shut(self):
-        self.assertIn("planted", " ".join(self.browse(self.page, "--dump-dom", script="throw new Error('planted')")[1]))
-        console = self.browse(self.page, "--dump-dom", script="fetch('https://example.invalid/').catch(() => {})")[1]
-        self.assertIn("Content Security Policy", " ".join(console))
+        for script, heard in (("new Promise(done => { setTimeout(() => { throw new Error('planted'); }); setTimeout(done); })", "planted"),
+                              ("fetch('https://example.invalid/').catch(() => {})", "Content Security Policy")):
+            self.open(self.page)
+            self.browser.value(script)
+            self.assertIn(heard, " ".join(self.browser.console()))
 
     def test_paper_has_every_chart(self):
-        file = self.folder / "page.pdf"
         drawings = []  # a canvas that was drawn on is a form of PDF
         for script in ("", "removeEventListener('beforeprint', beforePrint)"):
-            _, console = self.browse(self.both, f"--print-to-pdf={file}", "--window-size=1280,300", script=script)
-            self.assertEqual(console, [])
-            drawings.append(file.read_bytes().count(b"/Subtype /Form"))
+            self.open(self.both, height=300)
+            self.browser.value(script)
+            paper = base64.b64decode(self.browser.call("Page.printToPDF")["data"])
+            self.assertEqual(self.browser.console(), [])
+            drawings.append(paper.count(b"/Subtype /Form"))
         self.assertGreaterEqual(drawings[0], self.seen("pictures.length", self.both))
         self.assertEqual(drawings[1], 0)
 
@@ -340,8 +412,7 @@ class Page(unittest.TestCase):
 
     def test_many_rows_are_all_there(self):
         for count in (100, 1000):
-            dom, console = self.browse(self.many(count), "--dump-dom")
-            self.assertEqual(console, [])
+            dom = self.dom(self.many(count))
             self.assertEqual(len(Rows(dom).lines), count)
             ready_ms = int(re.search(r'data-ready="(\d+)"', dom)[1])
             print(f"{count} rows: {ready_ms / 1000} s")  # for whoever looks: the machine may be busy
