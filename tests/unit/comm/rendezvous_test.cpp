@@ -6,10 +6,14 @@
 
 #include <dlfcn.h>
 #include <netdb.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
@@ -22,6 +26,7 @@
 namespace ddprun {
 namespace {
 
+using test::expect_comm_error;
 using test::free_port;
 using test::listen_on_free_port;
 using test::run_process_ranks;
@@ -95,6 +100,35 @@ TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
     return 0;
   });
   EXPECT_THAT(ends, Each(0)) << "exit status, or minus the signal";
+}
+
+// The store of torchrun's agent outlives the ranks that it starts again.
+TEST(DecideInLaunch, RanksThatAreStartedAgainHearNothingOfTheFirstStart) {
+  const int port = free_port();
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    const c10d::TCPStore store(
+        "127.0.0.1",
+        {.port = static_cast<std::uint16_t>(port), .isServer = true, .waitWorkers = false});
+    while (true) ::pause();
+  }
+  const auto decided = [&](const RankInfo& own, const char* start, double timeout_s) {
+    ::setenv("TORCHELASTIC_RESTART_COUNT", start, 1);
+    RankInfo info = joined(own, port);
+    info.agent_store = true;
+    return decide_in_launch(info, "rows", start + std::to_string(own.rank), timeout_s,
+                            [](const auto& texts) { return texts[0] + texts[1]; });
+  };
+  const auto first = run_process_ranks(2, [&](const RankInfo& own) {
+    if (own.rank == 1) return 0;  // it ends before it has said anything
+    return expect_comm_error([&] { decided(own, "0", 0.5); }, {"rank 1"});
+  });
+  EXPECT_THAT(first, Each(0)) << "exit status, or minus the signal";
+  const auto second = run_process_ranks(
+      2, [&](const RankInfo& own) { return decided(own, "1", 20) == "1011" ? 0 : 1; });
+  EXPECT_THAT(second, Each(0)) << "exit status, or minus the signal";
+  ::kill(agent, SIGKILL);
+  ::waitpid(agent, nullptr, 0);
 }
 
 TEST(Connect, AKilledPeerIsACommErrorWithinSeconds) {
