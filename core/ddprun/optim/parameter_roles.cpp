@@ -1,43 +1,35 @@
 // Sorts parameters into trained, frozen and tied.
 #include "ddprun/optim/parameter_roles.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ddprun/base/error.h"
 #include "ddprun/optim/parameter_check.h"
 
 namespace ddprun {
 
-namespace {
-
-/// The parameter of `list` that is this tensor; -1: none.
-int find(const std::vector<NamedTensor>& list, const at::Tensor& tensor) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const NamedTensor& each) {
-    return each.tensor.is_same(tensor);
-  });
-  return found == list.end() ? -1 : static_cast<int>(found - list.begin());
-}
-
-}  // namespace
-
 ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
   check_list(parameters);
+  std::unordered_map<const at::TensorImpl*, int> numbers;
+  std::unordered_set<std::string> with_trained;  // units
   for (const NamedTensor& parameter : parameters) {
     const bool frozen_one = !parameter.tensor.requires_grad();
     std::vector<NamedTensor>& list = frozen_one ? frozen : trained;
-    int number = find(list, parameter.tensor);
-    if (number < 0) {
-      number = static_cast<int>(list.size());
+    const auto [entry, is_new] =
+        numbers.emplace(parameter.tensor.unsafeGetTensorImpl(), static_cast<int>(list.size()));
+    if (is_new) {
       list.push_back(parameter);
+      if (!frozen_one) with_trained.insert(parameter.unit);
     } else {
-      NamedTensor& first = list[number];
+      NamedTensor& first = list[entry->second];
       first.read_in_products |= !first.read_in_float32 || !parameter.read_in_float32;
       first.read_in_float32 |= parameter.read_in_float32;
       first.used_elsewhere |= first.unit != parameter.unit;
     }
     names.push_back(parameter.name);
-    places.push_back({!frozen_one, number});
+    places.push_back({!frozen_one, entry->second});
   }
   if (trained.empty()) {
     throw ConfigError({.what = "all parameters are frozen, so nothing would be trained",
@@ -50,9 +42,7 @@ ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::string& unit = parameters[i].unit;
     if (i > 0 && unit == parameters[i - 1].unit) continue;
-    const bool has_trained = std::any_of(
-        trained.begin(), trained.end(), [&](const NamedTensor& each) { return each.unit == unit; });
-    units.push_back(has_trained ? next++ : -1);
+    units.push_back(with_trained.contains(unit) ? next++ : -1);
     unit_names.push_back(unit);
   }
 }
