@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "ddprun/kernels/this_cpu.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -18,14 +20,6 @@ namespace ddprun::kernels {
 namespace {
 
 #if defined(__x86_64__)
-bool is_intel() { return __builtin_cpu_is("intel") != 0; }
-
-bool has_avx512_bf16() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bf16");
-}
-
 bool ask_for_amx() {
   unsigned a = 0;
   unsigned b = 0;
@@ -33,18 +27,14 @@ bool ask_for_amx() {
   unsigned d = 0;
   constexpr unsigned kAmxBf16 = 1u << 22;
   constexpr unsigned kAmxTile = 1u << 24;
-  constexpr unsigned kAvx512Bf16 = 1u << 5;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if (!kHasAvx512Bf16 || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & kAvx512Bf16) == 0) return false;
   // Linux grants the 8 KiB of tile registers on demand (Documentation/arch/x86/xstate.rst).
   constexpr int kArchReqXcompPerm = 0x1023;
   constexpr int kTileData = 18;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
 }
 #else
-bool is_intel() { return false; }
-bool has_avx512_bf16() { return false; }
 bool ask_for_amx() { return false; }
 #endif
 
@@ -76,7 +66,7 @@ bool has(ProductPath path) {
     static const bool granted = ask_for_amx();
     return granted;
   }
-  return path != ProductPath::avx512_bf16 || has_avx512_bf16();
+  return path != ProductPath::avx512_bf16 || kHasAvx512Bf16;
 }
 
 ProductPath product_path() {
@@ -85,10 +75,9 @@ ProductPath product_path() {
 }
 
 FloatPath float_path() {
-  static const FloatPath chosen =
-      has(ProductPath::avx512_bf16) && !is_intel() && product_path() != ProductPath::library
-          ? FloatPath::avx512
-          : FloatPath::library;
+  static const FloatPath chosen = kHasAvx512Bf16 && kIsAmd && product_path() != ProductPath::library
+                                      ? FloatPath::avx512
+                                      : FloatPath::library;
   return chosen;
 }
 
