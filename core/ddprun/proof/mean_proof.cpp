@@ -16,6 +16,7 @@
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"
+#include "ddprun/proof/strategy_state.h"
 
 namespace ddprun {
 
@@ -25,12 +26,6 @@ constexpr const char* kAveraged = "gradients_averaged";
 /// Of a lossy strategy, relative to the largest of what a run's sums are made of: what it sends and
 /// keeps back are products and differences of these.
 constexpr double kLossyTolerance = 1e-4;
-
-at::Tensor averaged(const at::Tensor& tensor, ProcessGroup& group) {
-  at::Tensor mean = tensor.clone();
-  group.all_reduce(mean, ReduceOp::avg, kAveraged).wait();
-  return mean;
-}
 
 }  // namespace
 
@@ -88,11 +83,13 @@ std::string MeanProof::compare(ProcessGroup& group) const {
   at::Tensor sizes = at::cat(own_sizes_);
   at::Tensor got = means_;
   if (averages()) {
-    const at::Tensor both = averaged(at::stack({expected, sizes}), group);
+    const at::Tensor both = mean_of_ranks(at::stack({expected, sizes}), group, kAveraged);
     expected = both[0];
     sizes = both[1];
   }
-  if (feedback_.defined()) got = got + averaged(feedback_ - feedback_before_, group);
+  if (feedback_.defined()) {
+    got = got + mean_of_ranks(feedback_ - feedback_before_, group, kAveraged);
+  }
   // Each rank's gradient, each partial sum and the mean are rounded, and so are sums over the
   // micro-batches that travel; the least is a denormal.
   const double roundings = (2.0 * group.size() + 2.0 * exchanges_ + 2) * rounding();

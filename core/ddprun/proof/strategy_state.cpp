@@ -3,6 +3,12 @@
 
 namespace ddprun {
 
+at::Tensor mean_of_ranks(const at::Tensor& tensor, ProcessGroup& group, const char* label) {
+  at::Tensor mean = tensor.clone();
+  group.all_reduce(mean, ReduceOp::avg, label).wait();
+  return mean;
+}
+
 StrategyState::StrategyState(const CarriedState& carried)
     : tensors_(carried.tensors), error_feedback_(carried.error_feedback) {
   if (error_feedback_.defined()) tensors_.push_back(error_feedback_);
@@ -11,9 +17,7 @@ StrategyState::StrategyState(const CarriedState& carried)
 
 at::Tensor StrategyState::kept(ProcessGroup& group) const {
   if (!error_feedback_.defined()) return {};
-  at::Tensor mean = error_feedback_.clone();
-  group.all_reduce(mean, ReduceOp::avg, "error feedback").wait();
-  return mean;
+  return mean_of_ranks(error_feedback_, group, "error feedback");
 }
 
 void StrategyState::put_back() {

@@ -9,6 +9,9 @@
 
 namespace ddprun {
 
+/// The mean over the ranks. All ranks call it.
+at::Tensor mean_of_ranks(const at::Tensor& tensor, ProcessGroup& group, const char* label);
+
 /// What a strategy leaves for the next step, put back after backwards that are no steps. Training
 /// thread.
 class StrategyState {
