@@ -249,7 +249,7 @@ TEST_P(OverlappedOptimizer, GivesTheSameBits) {
   for (const std::int64_t accumulate : {1, 2}) {
     Experiment after = experiment();
     training(after).optimizer = OptimizerConfig{};  // adamw
-    training(after).train.steps = 5;
+    training(after).train.steps = 3;
     training(after).train.accumulate = accumulate;
     Experiment during = after;
     training(during).optimizer.overlap = true;
