@@ -40,6 +40,11 @@ class Mpi : public testing::Test {
                                  "--oversubscribe", "--bind-to", "none"});
   }
 
+  /// Of Open MPI's own folder below TMPDIR: two mpirun that make it at once fail.
+  static std::string own_files(const TemporaryFolder& folder) {
+    return "TMPDIR=" + folder.path().string();
+  }
+
   TemporaryFolder folder_;
 };
 
@@ -61,12 +66,8 @@ TEST_F(Mpi, TwoLaunchesOnOneHostDoNotMeet) {
   const TemporaryFolder other_folder;
   folder_.write("one.yaml", tiny_experiment());
   other_folder.write("other.yaml", tiny_experiment("", /*steps=*/4));
-  // Of Open MPI's own folder below TMPDIR: two mpirun that make it at once fail.
-  const auto own = [](const TemporaryFolder& folder) {
-    return std::vector<std::string>{"TMPDIR=" + folder.path().string()};
-  };
-  const auto one = start(folder_, 2, {"one.yaml"}, "", own(folder_));
-  const auto other = start(other_folder, 2, {"other.yaml"}, "", own(other_folder));
+  const auto one = start(folder_, 2, {"one.yaml"}, "", {own_files(folder_)});
+  const auto other = start(other_folder, 2, {"other.yaml"}, "", {own_files(other_folder)});
   for (DdprunProcess* const launch : {one.get(), other.get()}) {
     EXPECT_EQ(launch->wait(120), 0) << launch->out() << launch->err();
   }
@@ -160,16 +161,20 @@ TEST_F(Mpi, ARankThatIsStoppedIsGivenUpInTime) {
 }
 
 TEST_F(Mpi, ACallThatDoesNotReturnEndsTheLaunchInTime) {
-  folder_.write("short.yaml",
-                "experiment: collectives\n"
-                "world: {backend: mpi, timeout_s: 3}\n"
-                "collectives: {bytes: 40000}\n"
-                "repeat: {warmup: 1, count: 4, seconds: 5}\n");
-  for (const std::string call :
-       {"MPI_Init_thread", "MPI_Comm_dup", "MPI_Comm_free", "MPI_Finalize"}) {
-    const auto run =
-        start(folder_, 2, {"short.yaml"}, std::to_string(free_port()),
-              {"LD_PRELOAD=" DDPRUN_BUILD_DIR "/tests/plugins/hanging_" + call + ".so"});
+  const std::vector<std::string> calls = {"MPI_Init_thread", "MPI_Comm_dup", "MPI_Comm_free",
+                                          "MPI_Finalize"};
+  std::vector<TemporaryFolder> folders(calls.size());
+  std::vector<std::unique_ptr<DdprunProcess>> runs;  // they wait together
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    folders[i].write("one.yaml", kCollectives);
+    runs.push_back(
+        start(folders[i], 2, {"one.yaml", "--set", "world.timeout_s=3"}, "",
+              {own_files(folders[i]),
+               "LD_PRELOAD=" DDPRUN_BUILD_DIR "/tests/plugins/hanging_" + calls[i] + ".so"}));
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const std::string& call = calls[i];
+    const auto& run = runs[i];
     EXPECT_THAT(run->wait(3 + 30), testing::Optional(testing::Ne(0))) << call << run->err();
     EXPECT_THAT(run->err(),
                 AllOf(HasSubstr("error: a call of MPI does not return\n  where: " + call),
