@@ -43,6 +43,8 @@ class RunStatistics {
 
   /// For a quantity with of_steps().
   const OverRun& operator[](const Quantity& quantity) const { return over_run_[quantity.index]; }
+  /// Of that one, over the steps.
+  double median(const Quantity& quantity) const { return (*this)[quantity].steps.median; }
   /// The kind's first quantity over each rank's own steps.
   std::vector<Summary> rank_steps() const;
   /// The figure of a quantity, of any sort but those with `compares`.

@@ -12,26 +12,22 @@ namespace ddprun {
 
 namespace {
 
-double value_of(const RunStatistics& run, const Quantity& quantity) {
-  return run[quantity].steps.median;
-}
-
 /// What limits a forward of that batch; empty: no batch is given.
 std::string bound_of(const RunStatistics& run) {
   const ArithmeticKind& q = arithmetic();
   if (run[q.compute_ms].steps.count == 0) return {};
-  const double compute = value_of(run, q.compute_ms);
-  const double data = value_of(run, q.data_ms), tensor = value_of(run, q.tensor_ms);
+  const double compute = run.median(q.compute_ms);
+  const double data = run.median(q.data_ms), tensor = run.median(q.tensor_ms);
   if (compute >= data && compute >= tensor) return "bound by computing";
   return data >= tensor ? "bound by FSDP's communication" : "bound by TP's communication";
 }
 
 std::string batch_words(const RunStatistics& run) {
   const ArithmeticKind& q = arithmetic();
-  const double least = value_of(run, q.least_tokens);
+  const double least = run.median(q.least_tokens);
   if (least == 0) return "no batch is large enough: TP is too wide";
   return fmt::format("{:.0f} tokens a rank, {:.0f} in all, keep it computing", least,
-                     value_of(run, q.least_batch));
+                     run.median(q.least_batch));
 }
 
 }  // namespace
@@ -55,7 +51,7 @@ Quantity ArithmeticKind::on_paper(const char* key, const char* title, const char
 }
 
 std::string ArithmeticKind::in_short(const RunStatistics& run) const {
-  return fmt::format("{:.2f}e9 parameters, on paper", value_of(run, parameters));
+  return fmt::format("{:.2f}e9 parameters, on paper", run.median(parameters));
 }
 
 std::vector<Finding> ArithmeticKind::findings(const std::vector<const RunStatistics*>& runs) const {
@@ -66,8 +62,8 @@ std::vector<Finding> ArithmeticKind::findings(const std::vector<const RunStatist
                                bound.empty() ? "" : "; ", batch_words(*run)),
                    {{"kind", name()},
                     {"bound", bound},
-                    {"least_tokens", value_of(*run, least_tokens)},
-                    {"least_batch", value_of(*run, least_batch)}}});
+                    {"least_tokens", run->median(least_tokens)},
+                    {"least_batch", run->median(least_batch)}}});
   }
   return out;
 }

@@ -15,12 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-double median_ms(const RunStatistics& run) { return run[attention_kind().time_ms].steps.median; }
-
-double median_of(const RunStatistics& run, const Quantity& quantity) {
-  return run[quantity].steps.median;
-}
-
 const json& call_of(const Run& run) { return run.config.at("attention_call"); }
 
 double length_of(const RunStatistics& run) { return call_of(run.run()).at("length").get<double>(); }
@@ -50,8 +44,8 @@ std::string line_of(const RunStatistics& run) {
 /// the longest.
 Finding growth(const std::string& name, const RunStatistics& from, const RunStatistics& to) {
   const AttentionKind& kind = attention_kind();
-  const double bytes = median_of(from, kind.before_backward_bytes);
-  const double more = median_of(to, kind.before_backward_bytes);
+  const double bytes = from.median(kind.before_backward_bytes);
+  const double more = to.median(kind.before_backward_bytes);
   if (!(bytes > 0 && more > 0)) return {};
   const double power = std::log(more / bytes) / std::log(length_of(to) / length_of(from));
   return {
@@ -108,7 +102,7 @@ Quantity AttentionKind::error_of(const char* key, const char* result) {
 }
 
 std::string AttentionKind::in_short(const RunStatistics& run) const {
-  return fmt::format("{:.2f} ms, error {:.1e}", median_ms(run), median_of(run, error));
+  return fmt::format("{:.2f} ms, error {:.1e}", run.median(time_ms), run.median(error));
 }
 
 std::vector<std::pair<std::string, std::string>> AttentionKind::facts(const Run& run) const {
@@ -146,14 +140,14 @@ std::vector<Finding> AttentionKind::findings(const std::vector<const RunStatisti
 }
 
 Figure AttentionKind::find_tflops(const RunStatistics& run) {
-  const double ms = median_ms(run);
+  const double ms = run.median(attention_kind().time_ms);
   const auto flops = run.run().work.at("flops").get<double>();
   return ms > 0 ? Figure{flops / ms * 1e-9} : Figure{};
 }
 
 Figure AttentionKind::find_peak_share(const RunStatistics& run) {
   const Figure own = find_tflops(run);
-  const double peak = median_of(run, attention_kind().product_tflops);
+  const double peak = run.median(attention_kind().product_tflops);
   return own.value && peak > 0 ? Figure{*own.value / peak} : Figure{};
 }
 

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 double bytes_of(const RunStatistics& run) { return run.run().work.at("bytes").get<double>(); }
 
-double median_us(const RunStatistics& run) { return run[collectives().time_us].steps.median; }
+double median_us(const RunStatistics& run) { return run.median(collectives().time_us); }
 
 CollectiveKind collective_of(const RunStatistics& run) {
   return value_named<CollectiveKind>(

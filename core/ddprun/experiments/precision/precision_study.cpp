@@ -26,10 +26,6 @@ bool adds(const Run& run) {
   return demonstration(run).at("name").get<std::string>() == name_of(Demonstration::accumulation);
 }
 
-double median(const RunStatistics& run, const Quantity& quantity) {
-  return run[quantity].steps.median;
-}
-
 const char* types_in_words(const Run& run) {
   constexpr std::array kWords = {"float32 added in float32", "float16 added in float16",
                                  "float16 added in float32",
@@ -63,8 +59,8 @@ Facts dtype_facts(const Run& run) {
 
 Finding accumulation_finding(const RunStatistics& run) {
   const PrecisionStudy& q = precision_study();
-  const double addends = median(run, q.addends_error);
-  const double sums = median(run, q.sums_error);
+  const double addends = run.median(q.addends_error);
+  const double sums = run.median(q.sums_error);
   const json& own = demonstration(run.run());
   const char* const cause = addends == 0 && sums == 0            ? "nothing was rounded"
                             : std::abs(addends) > std::abs(sums) ? "mostly from rounding the addend"
@@ -72,12 +68,12 @@ Finding accumulation_finding(const RunStatistics& run) {
   return {fmt::format("{}, {} times {}: {:.7g}; error {:+.2e} = {:+.2e} of the addends {:+.2e} of "
                       "the sums: {}",
                       types_in_words(run.run()), own.at("count").get<std::int64_t>(),
-                      own.at("addend").get<double>(), median(run, q.sum), median(run, q.error),
+                      own.at("addend").get<double>(), run.median(q.sum), run.median(q.error),
                       addends, sums, cause),
           {{"kind", q.name()},
            {"types", own.at("sum")},
-           {"sum", median(run, q.sum)},
-           {"error", median(run, q.error)},
+           {"sum", run.median(q.sum)},
+           {"error", run.median(q.error)},
            {"addends_error", addends},
            {"sums_error", sums}}};
 }
@@ -121,7 +117,7 @@ Quantity PrecisionStudy::error_of(const char* key, const char* title, int drop_o
 }
 
 std::string PrecisionStudy::in_short(const RunStatistics& run) const {
-  if (adds(run.run())) return fmt::format("sum {:.7f}", median(run, sum));
+  if (adds(run.run())) return fmt::format("sum {:.7f}", run.median(sum));
   return "dtypes read off the tensors";
 }
 

@@ -17,7 +17,7 @@ namespace ddprun {
 
 namespace {
 
-double median_step_ms(const RunStatistics& run) { return run[training().step_ms].steps.median; }
+double median_step_ms(const RunStatistics& run) { return run.median(training().step_ms); }
 
 Figure quotient(double above, double below) { return below > 0 ? Figure{above / below} : Figure{}; }
 
@@ -60,7 +60,7 @@ std::string Training::in_short(const RunStatistics& run) const {
 
 Figure Training::find_exposed_share(const RunStatistics& run) {
   if (run[training().exposed_ms].steps.count == 0) return {};  // a forward alone
-  return quotient(run[training().exposed_ms].steps.median, median_step_ms(run));
+  return quotient(run.median(training().exposed_ms), median_step_ms(run));
 }
 
 Figure Training::find_overlapped_share(const RunStatistics& run) {
