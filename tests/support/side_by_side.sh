@@ -1,22 +1,15 @@
 #!/bin/sh
-# side_by_side.sh PARTS PROGRAM ARGUMENT...: runs GoogleTest's cases in as many processes at once. For cases that mostly wait: one job of
-# ctest is enough for them. Exit status: that of a part that failed; 77, "skipped", if all parts were.
-parts=$1
+# side_by_side.sh PARTS PROGRAM ARGUMENT...: runs GoogleTest's cases in so many processes, four at a time. For cases that mostly wait: one
+# job of ctest is enough for them. Exit status: 1 if a part failed; 77, "skipped", if all parts were.
+PARTS=$1
+FOLDER=$(mktemp -d) || exit 1
+export PARTS FOLDER
 shift
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-processes=
-for part in $(seq 0 $((parts - 1))); do
-  GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX=$part "$@" >"$folder/$part" 2>&1 &
-  processes="$processes $!"
-done
-skipped=77 failed=0
-for process in $processes; do
-  wait "$process"
-  status=$?
-  [ $status -eq 77 ] || skipped=0
-  [ $status -eq 77 ] || [ $status -eq 0 ] || failed=$status
-done
-cat "$folder"/*
-[ $failed -ne 0 ] || failed=$skipped
-exit $failed
+trap 'rm -rf "$FOLDER"' EXIT
+# shellcheck disable=SC2016  # the inner shell's variables
+seq 0 $((PARTS - 1)) | xargs -P 4 -I {} sh -c '
+  GTEST_TOTAL_SHARDS=$PARTS GTEST_SHARD_INDEX={} "$@" >"$FOLDER/{}" 2>&1
+  echo $? >>"$FOLDER/statuses"' sh "$@"
+cat "$FOLDER"/[0-9]*
+if grep -qvxE '0|77' "$FOLDER/statuses"; then exit 1; fi
+grep -qx 0 "$FOLDER/statuses" || exit 77
