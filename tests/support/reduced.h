@@ -11,13 +11,18 @@
 namespace ddprun::test {
 
 /// Different on every rank, small enough for the sum of six to fit any type; fractions where the
-/// type has them.
+/// type has them. Up to about 900,000: pieces of one sequence, which is drawn once.
 inline at::Tensor values_of(int rank, std::int64_t count, at::ScalarType type, int seed = 0) {
-  std::minstd_rand random(static_cast<unsigned>(1000 * seed + rank + 1));
-  at::Tensor tensor = at::empty({count});
-  float* data = tensor.mutable_data_ptr<float>();
-  for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(random() % 2001) / 100;
-  return tensor.to(type);
+  static const at::Tensor drawn = [] {
+    std::minstd_rand random;
+    const at::Tensor values = at::empty({1 << 20});
+    float* const data = values.mutable_data_ptr<float>();
+    for (std::int64_t i = 0; i < values.numel(); ++i) {
+      data[i] = static_cast<float>(random() % 2001) / 100;
+    }
+    return values;
+  }();
+  return drawn.narrow(0, 9973 * rank + 1009 * seed, count).to(type, false, /*copy=*/true);
 }
 
 /// Adds the ranks' values one after another in rank order, bfloat16 in float32.
