@@ -1,4 +1,5 @@
-// Values of ranks, and the expected result of a reduction over them, computed with ATen.
+// Values of ranks and where they lie, and the expected result of a reduction over them, computed
+// with ATen.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -41,5 +42,35 @@ inline at::Tensor reduced(ReduceOp op, const std::vector<at::Tensor>& ranks) {
   if (op == ReduceOp::avg) result.div_(static_cast<double>(ranks.size()));
   return result.to(type);
 }
+
+/// Where a rank's tensor lies.
+enum class Where { outside, shared, odd_ranks_shared };
+constexpr const char* name_of(Where where) {
+  constexpr const char* kNames[] = {"outside", "shared", "mixed"};
+  return kNames[static_cast<int>(where)];
+}
+
+/// Tensors in the chosen memory: views of one allocation, or their own.
+class Places {
+ public:
+  Places(ProcessGroup& group, Where where, std::int64_t bytes) {
+    if (where == Where::outside) return;
+    memory_ = group.allocate(bytes, at::kByte);
+    shared_ = where == Where::shared || group.rank() % 2 == 1;
+  }
+  /// A tensor with these values; a few elements into the memory, so that nothing is aligned.
+  at::Tensor put(const at::Tensor& values) const {
+    if (!shared_) return values.clone();
+    const auto item = static_cast<std::int64_t>(values.element_size());
+    const at::Tensor place =
+        memory_.narrow(0, 3 * item * 8, values.numel() * item).view(values.scalar_type());
+    place.copy_(values);
+    return place;
+  }
+
+ private:
+  at::Tensor memory_;
+  bool shared_ = false;
+};
 
 }  // namespace ddprun::test

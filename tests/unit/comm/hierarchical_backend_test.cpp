@@ -20,7 +20,9 @@
 namespace ddprun {
 namespace {
 
+using test::Places;
 using test::values_of;
+using test::Where;
 
 const CommConfig kHierarchical = {.backend = BackendKind::hierarchical, .timeout_s = 60};
 
@@ -56,33 +58,18 @@ bool agree(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-enum class Where { outside, shared, odd_ranks_shared };
-
 struct World {
   int hosts;
   int local_size;
   Where where;
 };
 void PrintTo(const World& world, std::ostream* out) {
-  constexpr const char* kNames[] = {"outside", "shared", "mixed"};
-  *out << world.hosts << "x" << world.local_size << "_" << kNames[static_cast<int>(world.where)];
+  *out << world.hosts << "x" << world.local_size << "_" << name_of(world.where);
 }
 
 class Hierarchical : public testing::TestWithParam<World> {
  protected:
   static void run(const Body& body) { run_hosts(GetParam().hosts, GetParam().local_size, body); }
-
-  /// This rank's values, in the chosen memory; a few elements into it, so that nothing is aligned.
-  static at::Tensor put(const at::Tensor& memory, int rank, const at::Tensor& values) {
-    const bool shared = GetParam().where == Where::shared ||
-                        (GetParam().where == Where::odd_ranks_shared && rank % 2 == 1);
-    if (!shared) return values.clone();
-    const auto item = static_cast<std::int64_t>(values.element_size());
-    const at::Tensor place =
-        memory.narrow(0, 24 * item, values.numel() * item).view(values.scalar_type());
-    place.copy_(values);
-    return place;
-  }
 };
 INSTANTIATE_TEST_SUITE_P(Hosts, Hierarchical,
                          testing::Values(World{2, 2, Where::outside}, World{2, 2, Where::shared},
@@ -112,10 +99,10 @@ void for_all(
 
 TEST_P(Hierarchical, AllReduce) {
   run([](ProcessGroup& group, ProcessGroup& gloo) {
-    const at::Tensor memory = group.allocate(3'000'000, at::kByte);
+    const Places places(group, GetParam().where, 3'000'000);
     for_all(kTypes, [&](at::ScalarType type, ReduceOp op, std::int64_t count) {
       const at::Tensor values = values_of(group.rank(), count, type);
-      const at::Tensor tensor = put(memory, group.rank(), values);
+      const at::Tensor tensor = places.put(values);
       group.all_reduce(tensor, op, "x").wait();
       const at::Tensor right = values.clone();
       if (count > 0) gloo.all_reduce(right, op, "x").wait();
@@ -126,11 +113,11 @@ TEST_P(Hierarchical, AllReduce) {
 
 TEST_P(Hierarchical, ReduceScatter) {
   run([](ProcessGroup& group, ProcessGroup& gloo) {
-    const at::Tensor memory = group.allocate(10'000'000, at::kByte);
+    const Places places(group, GetParam().where, 10'000'000);
     for_all({at::kFloat, at::kBFloat16, at::kInt, at::kByte},
             [&](at::ScalarType type, ReduceOp op, std::int64_t count) {
               const at::Tensor values = values_of(group.rank(), count * group.size(), type);
-              const at::Tensor input = put(memory, group.rank(), values);
+              const at::Tensor input = places.put(values);
               const at::Tensor output = at::empty({count}, type);
               group.reduce_scatter(output, input, op, "x").wait();
               const at::Tensor whole = values.clone();
@@ -143,15 +130,15 @@ TEST_P(Hierarchical, ReduceScatter) {
 
 TEST_P(Hierarchical, AllGatherAndBroadcastOfAnyType) {
   run([](ProcessGroup& group, ProcessGroup&) {
-    const at::Tensor memory = group.allocate(10'000'000, at::kByte);
+    const Places places(group, GetParam().where, 10'000'000);
     for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBool, at::kLong}) {
       for (const std::int64_t count : kCounts) {
         SCOPED_TRACE(std::to_string(count) + " of " + c10::toString(type));
-        const at::Tensor input = put(memory, group.rank(), values_of(group.rank(), count, type));
+        const at::Tensor input = places.put(values_of(group.rank(), count, type));
         const at::Tensor all = at::empty({count * group.size()}, type);
         group.all_gather(all, input, "x").wait();
         // In place, every rank's slice of one tensor.
-        const at::Tensor whole = put(memory, group.rank(), at::zeros({count * group.size()}, type));
+        const at::Tensor whole = places.put(at::zeros({count * group.size()}, type));
         const at::Tensor mine = whole.narrow(0, count * group.rank(), count);
         mine.copy_(values_of(group.rank(), count, type));
         group.all_gather(whole, mine, "x").wait();
@@ -161,7 +148,7 @@ TEST_P(Hierarchical, AllGatherAndBroadcastOfAnyType) {
           EXPECT_TRUE(at::equal(whole.narrow(0, rank * count, count), right));
         }
         for (int root = 0; root < group.size(); ++root) {
-          const at::Tensor sent = put(memory, group.rank(), values_of(group.rank(), count, type));
+          const at::Tensor sent = places.put(values_of(group.rank(), count, type));
           group.broadcast(sent, root, "x").wait();
           EXPECT_TRUE(at::equal(sent, values_of(root, count, type))) << "from " << root;
         }
@@ -176,9 +163,8 @@ TEST_P(Hierarchical, TheSameBitsOnAllRanksAndInAllRuns) {
   for (auto& first : runs) {
     run([&](ProcessGroup& group, ProcessGroup&) {
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-        const at::Tensor memory = group.allocate(4 * kCount + 200, at::kByte);
-        const at::Tensor tensor =
-            put(memory, group.rank(), values_of(group.rank(), kCount, type) / 7);
+        const Places places(group, GetParam().where, 4 * kCount + 200);
+        const at::Tensor tensor = places.put(values_of(group.rank(), kCount, type) / 7);
         group.all_reduce(tensor, ReduceOp::avg, "x").wait();
         const at::Tensor of_all = at::empty({kCount * group.size()}, type);
         group.all_gather(of_all, tensor, "x").wait();

@@ -21,7 +21,9 @@
 namespace ddprun::shm_backend_test {
 namespace {
 
+using test::Places;
 using test::values_of;
+using test::Where;
 
 const CommConfig kShm = {.backend = BackendKind::shm, .timeout_s = 60};
 
@@ -41,32 +43,6 @@ at::Tensor expected(ReduceOp op, int ranks, std::int64_t count, at::ScalarType t
   return test::reduced(op, all);
 }
 
-/// Where a rank's tensor lies.
-enum class Where { outside, shared, odd_ranks_shared };
-
-/// Tensors in the chosen memory: views of one allocation, or their own.
-class Places {
- public:
-  Places(ProcessGroup& group, Where where, std::int64_t bytes) {
-    if (where == Where::outside) return;
-    memory_ = group.allocate(bytes, at::kByte);
-    shared_ = where == Where::shared || group.rank() % 2 == 1;
-  }
-  /// A tensor with these values; a few elements into the memory, so that nothing is aligned.
-  at::Tensor put(const at::Tensor& values) const {
-    if (!shared_) return values.clone();
-    const auto item = static_cast<std::int64_t>(values.element_size());
-    const at::Tensor place =
-        memory_.narrow(0, 3 * item * 8, values.numel() * item).view(values.scalar_type());
-    place.copy_(values);
-    return place;
-  }
-
- private:
-  at::Tensor memory_;
-  bool shared_ = false;
-};
-
 /// Elements around the sizes of cache lines, letters, slots and nothing.
 const std::vector<std::int64_t> kCounts = {0,    1,    3,    17,     1000,   2048,
                                            2049, 8192, 8193, 65'536, 65'537, 150'001};
@@ -79,8 +55,7 @@ class Shm : public testing::TestWithParam<std::tuple<int, Where>> {
   static Where where() { return std::get<1>(GetParam()); }
 };
 std::string name_of(const testing::TestParamInfo<std::tuple<int, Where>>& info) {
-  constexpr const char* kNames[] = {"outside", "shared", "mixed"};
-  return std::string(kNames[static_cast<int>(std::get<1>(info.param))]) + "_" +
+  return std::string(name_of(std::get<1>(info.param))) + "_" +
          std::to_string(std::get<0>(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Shm,
