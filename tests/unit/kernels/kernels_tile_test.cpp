@@ -1,7 +1,6 @@
 // Products of tiles against double at every SIMD level and by each instruction, and the layouts.
 #include <array>
 
-#include "ddprun/kernels/attention/rounding.h"
 #include "ddprun/kernels/attention/tile_layout.h"
 #include "ddprun/kernels/attention/tile_product.h"
 #include "ddprun/kernels/attention/tile_product_amx.h"
@@ -138,23 +137,6 @@ TEST_P(Tiles, PairsOfRows) {
   for (const auto& [rows, columns, unused] : {Sizes{1, 16, 0}, {2, 5, 0}, {7, 40, 0}}) {
     check_pair_rows<float>(rows, columns);
     check_pair_rows<bf16>(rows, columns);
-  }
-}
-
-// The CPU's own rounding gives the bits of the vectors' arithmetic.
-TEST(Scores, AreRoundedToNearestEven) {
-  for (const auto& [rows, columns, unused] : {Sizes{1, 16, 0}, {2, 48, 0}, {7, 64, 0}}) {
-    Array<float> in(noise(rows, columns, 1));
-    const Matrix<const float> scores = {in.data(), rows, columns, columns};
-    const at::Tensor none = at::zeros({rows + 1, columns});
-    auto rounded = Array<bf16>::like(none), paired = Array<bf16>::like(none);
-    auto expected = Array<bf16>::like(none), pairs = Array<bf16>::like(none);
-    kernels::round_scores(scores, rounded.data());
-    kernels::to_bf16(rows * columns, in.data(), expected.data());
-    EXPECT_TRUE(at::equal(rounded.values(), expected.values()));
-    kernels::pair_scores(scores, reinterpret_cast<Pair*>(paired.data()));
-    kernels::pair_rows(scores, reinterpret_cast<Pair*>(pairs.data()));
-    EXPECT_TRUE(at::equal(paired.values(), pairs.values()));
   }
 }
 

@@ -83,7 +83,7 @@ void transpose(const Matrix<const E>& in, const Matrix<E>& out) {
 /// The bits of bfloat16 values in the low halves of the lanes.
 template <class Which>
 HWY_INLINE hn::Vec<Bits> half_words(const float* from, Which lanes) {
-  return bf16_bits(load(from, lanes));
+  return hn::PromoteTo(kBits, to_halves(load(from, lanes)));
 }
 template <class Which>
 HWY_INLINE hn::Vec<Bits> half_words(const bf16* from, Which lanes) {

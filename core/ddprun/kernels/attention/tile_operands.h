@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "ddprun/kernels/attention/flash_tiles.h"
-#include "ddprun/kernels/attention/rounding.h"
 #include "ddprun/kernels/attention/tile_layout.h"
 #include "ddprun/kernels/attention/tile_product.h"
 #include "ddprun/kernels/rows/convert.h"
@@ -87,7 +86,7 @@ inline Matrix<const float> along_rounded_rows(const Matrix<const float>& rows, s
 }
 inline Matrix<const Pair> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
                                              bf16* memory, bf16 /*of*/) {
-  round_scores(rows, memory);
+  to_bf16(rows.rows * rows.columns, rows.data, memory);
   return along_rows({memory, rows.rows, columns, rows.columns});
 }
 
@@ -96,12 +95,9 @@ template <class S>
 Matrix<const float> down_columns(const Matrix<const S>& in, float* memory) {
   return dense(in, memory);
 }
-inline Matrix<const Pair> down_columns(const Matrix<const bf16>& in, Pair* memory) {
+template <class S>
+Matrix<const Pair> down_columns(const Matrix<const S>& in, Pair* memory) {
   pair_rows(in, memory);
-  return {memory, steps_of<bf16>(in.rows), in.columns, in.columns};
-}
-inline Matrix<const Pair> down_columns(const Matrix<const float>& in, Pair* memory) {
-  pair_scores(in, memory);
   return {memory, steps_of<bf16>(in.rows), in.columns, in.columns};
 }
 
