@@ -172,6 +172,20 @@ TEST_P(Shm, ThousandsOfMixedCollectivesInFlight) {
   });
 }
 
+TEST(ShmBackend, WhatIsWaitedForAtOnceIsDoneWhenTheCallReturnsAndTheRecordSaysSo) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor tensor = at::ones({1000});
+    group.all_reduce(tensor, ReduceOp::sum, "x", Await::next);  // and its handle is dropped
+    EXPECT_EQ(tensor.sum().item<float>(), 2000);
+    EXPECT_THAT(group.open_collectives(), IsEmpty());
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].wait_begin_ns, records[0].enqueue_ns);
+    EXPECT_EQ(records[0].wait_end_ns, records[0].end_ns);
+    EXPECT_GT(records[0].end_ns, records[0].start_ns);
+  });
+}
+
 TEST(ShmBackend, SmallOnesOfABatchAreLeftToWhoWaitsAndTheRecordSaysSo) {
   run_ranks(2, [](ProcessGroup& group) {
     constexpr std::chrono::milliseconds kWork(20);

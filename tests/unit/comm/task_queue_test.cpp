@@ -73,8 +73,57 @@ class Threads {
 TEST(TaskQueue, WhoWaitsAtOnceRunsTheTask) {
   Threads threads;
   TaskQueue queue;
-  for (int i = 0; i < 100; ++i) queue.submit({}, threads.note(), Await::next)->wait();
+  for (int i = 0; i < 100; ++i) queue.submit({}, threads.note(), Await::batch)->wait();
   EXPECT_EQ(threads.here(), 100);
+}
+
+TEST(TaskQueue, RunIsOnTheCallersThreadAfterAllThatIsQueued) {
+  std::vector<int> ran;
+  Threads threads;
+  TaskQueue queue;
+  for (int i = 0; i < 3; ++i) {
+    queue.submit({}, [&ran, i] { ran.push_back(i); });
+  }
+  queue.run([&] {
+    EXPECT_TRUE(queue.busy());
+    ran.push_back(3);
+    threads.note()();
+  });
+  EXPECT_FALSE(queue.busy());
+  EXPECT_THAT(ran, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(threads.here(), 1);
+}
+
+TEST(TaskQueue, WhatIsSubmittedWhileRunIsUnderWayRunsAfterIt) {
+  std::vector<int> ran;
+  std::promise<void> last;
+  TaskQueue queue;
+  queue.run([&] {
+    queue.submit({}, [&] {
+      ran.push_back(2);
+      last.set_value();
+    });
+    ran.push_back(1);
+  });
+  last.get_future().wait();
+  EXPECT_THAT(ran, ElementsAre(1, 2));
+}
+
+TEST(TaskQueue, RunThrowsWhatItsTaskDoesAndThenWhatFailedFirst) {
+  int failures = 0;
+  TaskQueue queue([&failures] { ++failures; });
+  const auto message_of = [&queue](const char* text) -> std::string {
+    try {
+      queue.run([text] { throw std::runtime_error(text); });
+    } catch (const std::exception& failure) {
+      return failure.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(message_of("a cable"), "a cable");
+  EXPECT_EQ(message_of("another"), "a cable");
+  EXPECT_EQ(failure_of(queue.submit({}, [] {})), "a cable");
+  EXPECT_EQ(failures, 1);
 }
 
 TEST(TaskQueue, WhoWaitsRunsWhatIsBeforeItsTaskToo) {
@@ -83,7 +132,7 @@ TEST(TaskQueue, WhoWaitsRunsWhatIsBeforeItsTaskToo) {
   std::vector<c10::intrusive_ptr<FutureWork>> works;
   for (int i = 0; i < 10; ++i) {
     works.push_back(queue.submit(
-        {}, [&ran, i] { ran.push_back(i); }, Await::next));
+        {}, [&ran, i] { ran.push_back(i); }, Await::batch));
   }
   EXPECT_FALSE(queue.awaited());
   works[6]->wait();
@@ -97,7 +146,7 @@ TEST(TaskQueue, WhatNobodyWaitsForRunsOnTheThread) {
   Threads threads;
   TaskQueue queue;
   std::promise<void> ran;
-  queue.submit({}, threads.note(), Await::next);  // and its work is dropped
+  queue.submit({}, threads.note(), Await::batch);  // and its work is dropped
   queue.submit({}, [&] {
     threads.note()();
     ran.set_value();
@@ -131,8 +180,12 @@ TEST(TaskQueue, ManyThreadsSubmitAndWait) {
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&queue, &ran, thread] {
       for (int i = 0; i < kTasks; ++i) {
-        const auto work = queue.submit(
-            {}, [&ran, i] { ran.push_back(i); }, i % 2 == 0 ? Await::next : Await::later);
+        const auto task = [&ran, i] { ran.push_back(i); };
+        if (i % 4 == 1) {
+          queue.run(task);
+          continue;
+        }
+        const auto work = queue.submit({}, task, i % 2 == 0 ? Await::batch : Await::later);
         if ((i + thread) % 3 != 0) work->wait();
       }
     });

@@ -52,6 +52,7 @@ void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op)
 
 c10::intrusive_ptr<c10d::Work> ShmBackend::start(CollectiveArguments arguments) {
   const ReduceOp op = checked_op(arguments, BackendKind::shm, getSize());
+  if (arguments.await == Await::next) return run_now(arguments, op);
   const Await await = when(arguments);
   std::vector<at::Tensor> results = arguments.outputs;
   return queue_.submit(
@@ -60,10 +61,20 @@ c10::intrusive_ptr<c10d::Work> ShmBackend::start(CollectiveArguments arguments) 
       await);
 }
 
+c10::intrusive_ptr<c10d::Work> ShmBackend::run_now(const CollectiveArguments& arguments,
+                                                   ReduceOp op) {
+  try {
+    queue_.run([&](ShmCollectives& shm) { run(shm, arguments, op); });
+    return {};
+  } catch (const std::exception&) {
+    return failed_work(std::current_exception());
+  }
+}
+
 Await ShmBackend::when(const CollectiveArguments& arguments) {
-  if (arguments.await != Await::batch) return arguments.await;
+  if (arguments.await == Await::later) return Await::later;
   left_bytes_ += arguments.bytes();
-  if (left_bytes_ < kBatchBytes) return Await::next;
+  if (left_bytes_ < kBatchBytes) return Await::batch;
   left_bytes_ = 0;
   return Await::later;
 }

@@ -29,7 +29,8 @@ class ShmBackend final : public CollectiveBackend {
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:
-  /// Await::batch becomes `next` until 1 MiB has come together, and `later` then.
+  c10::intrusive_ptr<c10d::Work> run_now(const CollectiveArguments& arguments, ReduceOp op);
+  /// Await::batch becomes `later` when 1 MiB has come together.
   Await when(const CollectiveArguments& arguments);
 
   std::int64_t left_bytes_ = 0;  // of Await::batch, since the queue's thread was last woken for it

@@ -17,6 +17,13 @@ ShmQueue::~ShmQueue() {
   if (tasks_.busy()) collectives_.abort();
 }
 
+void ShmQueue::run(const Run& run) {
+  tasks_.run([this, &run] {
+    collectives_.set_awaited(true);
+    run(collectives_);
+  });
+}
+
 c10::intrusive_ptr<FutureWork> ShmQueue::submit(std::vector<at::Tensor> results, Run run,
                                                 Await await) {
   return tasks_.submit(
@@ -34,9 +41,7 @@ at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& op
   const ShmPlace& place = collectives_.place();
   if (bytes == 0 || place.size == 1) return allocate_private(elements, options);
   int number = -1;
-  submit(
-      {}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); }, Await::next)
-      ->wait();
+  run([bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); });
   const auto allocations = collectives_.allocations();
   std::byte* const data = allocations->part(number, place.rank);
   const auto counted = CpuMemory::count_bytes(bytes, data);

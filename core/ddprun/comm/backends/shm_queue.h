@@ -26,7 +26,8 @@ class ShmQueue {
   ShmQueue(const ShmQueue&) = delete;
   ShmQueue& operator=(const ShmQueue&) = delete;
 
-  /// As TaskQueue::submit.
+  /// As those of TaskQueue.
+  void run(const Run& run);
   c10::intrusive_ptr<FutureWork> submit(std::vector<at::Tensor> results, Run run,
                                         Await await = Await::later);
 

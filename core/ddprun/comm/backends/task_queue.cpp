@@ -24,8 +24,8 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 struct TaskQueue::State {
   struct Task {
     Run run;
-    std::vector<at::Tensor> results;
-    FuturePtr future;
+    std::vector<at::Tensor> results = {};
+    FuturePtr future = {};  // none: run() waits
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -34,7 +34,7 @@ struct TaskQueue::State {
   void give_up(std::exception_ptr why);
   std::exception_ptr run(Task& task);
   void run_first(Lock& lock);
-  void help(std::uint64_t number);
+  void help(Lock& lock, std::uint64_t number);
   void want(std::uint64_t number);
   bool has_work() const;
   void wake_thread(Lock& lock);
@@ -99,14 +99,16 @@ void TaskQueue::State::run_first(Lock& lock) {
   {
     const Task finished = std::move(task);
     tasks.pop_front();  // before anyone hears of it: a queue whose work is done is not busy
-    lock.unlock();
-    if (error) {
-      finished.future->setError(error);
-    } else {
-      finished.future->markCompleted(c10::IValue(finished.results));
+    if (finished.future) {
+      lock.unlock();
+      if (error) {
+        finished.future->setError(error);
+      } else {
+        finished.future->markCompleted(c10::IValue(finished.results));
+      }
+      lock.lock();
     }
   }
-  lock.lock();
   running = false;
   ++done;
   if (helpers > 0 || closed) ended.notify_all();
@@ -121,13 +123,12 @@ std::exception_ptr TaskQueue::State::run(Task& task) {
     error = std::current_exception();
     if (on_failure) on_failure();
   }
-  began_ns = 0;
+  if (watched) began_ns = 0;
   return error;
 }
 
 /// Returns when the task of that number is done.
-void TaskQueue::State::help(std::uint64_t number) {
-  Lock lock(mutex);
+void TaskQueue::State::help(Lock& lock, std::uint64_t number) {
   if (done >= number) return;
   ++helpers;
   while (done < number) {
@@ -138,7 +139,6 @@ void TaskQueue::State::help(std::uint64_t number) {
     }
   }
   --helpers;
-  wake_thread(lock);
 }
 
 /// The thread is to run tasks up to that number.
@@ -185,7 +185,11 @@ class TaskQueue::TaskWork final : public FutureWork {
   ~TaskWork() override {
     if (!isCompleted()) state_->want(number_);
   }
-  void help() override { state_->help(number_); }
+  void help() override {
+    State::Lock lock(state_->mutex);
+    state_->help(lock, number_);
+    state_->wake_thread(lock);
+  }
 
  private:
   std::shared_ptr<State> state_;
@@ -228,17 +232,25 @@ c10::intrusive_ptr<FutureWork> TaskQueue::submit(std::vector<at::Tensor> results
                                                  Await await) {
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
   State::Lock lock(state_->mutex);
-  if (state_->given_up) {
-    lock.unlock();
-    future->setError(state_->failure);
-    return c10::make_intrusive<FutureWork>(std::move(future));
-  }
+  if (state_->given_up) return failed_work(state_->failure);
   state_->tasks.push_back({std::move(run), std::move(results), future});
   const std::uint64_t number = ++state_->submitted;
-  if (await != Await::next || state_->watched) state_->wanted = number;
+  if (await != Await::batch || state_->watched) state_->wanted = number;
   state_->wake_thread(lock);
   if (state_->watched) return c10::make_intrusive<FutureWork>(std::move(future));
   return c10::make_intrusive<TaskWork>(std::move(future), state_, number);
+}
+
+void TaskQueue::run(Run run) {
+  const auto state = state_;
+  State::Lock lock(state->mutex);
+  while (state->done < state->submitted) state->help(lock, state->submitted);
+  state->tasks.push_back({.run = std::move(run)});
+  ++state->submitted;
+  state->run_first(lock);
+  const std::exception_ptr failure = state->failure;
+  state->wake_thread(lock);
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace ddprun

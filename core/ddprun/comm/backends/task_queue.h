@@ -35,14 +35,17 @@ class TaskQueue {
   TaskQueue& operator=(const TaskQueue&) = delete;
 
   /// Queues `run`. The work's future gives `results`. What `run` captures lives until it is done.
-  /// With Await::next the queue's thread is not woken for it, unless the work is dropped before
+  /// With Await::batch the queue's thread is not woken for it, unless the work is dropped before
   /// someone has waited.
   c10::intrusive_ptr<FutureWork> submit(std::vector<at::Tensor> results, Run run,
                                         Await await = Await::later);
+  /// Runs it on this thread, after all that is queued, and throws what it throws. For a queue
+  /// without a limit.
+  void run(Run run);
 
   /// Whether a task is queued or under way.
   bool busy() const;
-  /// Whether someone waits for a task.
+  /// Whether someone waits for a task that was submitted.
   bool awaited() const;
 
  private:

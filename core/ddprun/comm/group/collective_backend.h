@@ -52,7 +52,8 @@ class CollectiveBackend : public c10d::Backend {
   CollectiveBackend(int rank, int size, std::string name,
                     std::chrono::milliseconds timeout = kBackendDefaultTimeout);
 
-  /// Starts a collective. Throws what c10d code is to see if it cannot be started.
+  /// Starts a collective. Throws what c10d code is to see if it cannot be started. With Await::next
+  /// it may return nothing: then the collective is done.
   virtual c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) = 0;
 
   const std::string getBackendName() const final { return options_->backend; }

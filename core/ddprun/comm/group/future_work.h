@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <exception>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
@@ -27,5 +28,12 @@ class FutureWork : public c10d::Work {
  private:
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
+
+/// A work that has failed.
+inline c10::intrusive_ptr<FutureWork> failed_work(std::exception_ptr why) {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+  future->setError(std::move(why));
+  return c10::make_intrusive<FutureWork>(std::move(future));
+}
 
 }  // namespace ddprun

@@ -43,7 +43,8 @@ class ProcessGroup::Impl {
 
   Work start(CollectiveArguments arguments) {
     arguments.awaited = true;
-    return Work(std::make_shared<Work::State>(Work::State{backend_->start(std::move(arguments))}));
+    auto work = backend_->start(std::move(arguments));
+    return work ? Work(std::make_shared<Work::State>(Work::State{std::move(work)})) : Work();
   }
 
   /// What `gather`, a function of a name that was not used yet and of a time limit, returns.

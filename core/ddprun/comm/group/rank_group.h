@@ -25,9 +25,9 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-/// A call returns at once. Its tensors must be contiguous and on the group's device, and must stay
-/// alive and untouched until wait(). Every rank must make the same calls in the same order. One
-/// thread at a time may call: the training thread, or autograd's while the training thread waits in
+/// A call returns at once; with Await::next it may wait first. Its tensors must be contiguous, on
+/// the group's device, alive and untouched until wait(). Every rank must make the same calls in the
+/// same order. One thread at a time may call: the training one, or autograd's while that waits in
 /// backward. A failure throws CommError that names the collective, its label and this rank.
 class RankGroup {
  public:

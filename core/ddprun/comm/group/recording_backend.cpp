@@ -24,6 +24,11 @@ std::string shape_of(const at::Tensor& tensor) {
   return tensor.is_contiguous() ? text : text + ", not contiguous";
 }
 
+/// "rank 1 of 2, all_reduce 'gradients'"
+std::string describe(const std::string& place, const CollectiveEntry& entry) {
+  return place + ", " + name_of(entry.record.kind) + " '" + entry.record.label + "'";
+}
+
 }  // namespace
 
 bool RecordedWork::wait(std::chrono::milliseconds timeout) {
@@ -106,22 +111,27 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
   LaunchBoard::announce(getSize(), name_of(record.kind), record.bytes, record.label);
   entry->span.emplace(name_of(record.kind), record.label, record.bytes);
   entry->enqueue = device_.mark();
+  const bool at_once = arguments.await == Await::next && !device_.works_behind();
   arguments.began_ns = {entry, &entry->began_ns};
-  const auto describe = [place = place_, entry] {
-    return place + ", " + name_of(entry->record.kind) + " '" + entry->record.label + "'";
-  };
   c10::intrusive_ptr<c10d::Work> started;
   try {
+    std::optional<LaunchBoard::Wait> waiting;
+    if (at_once) waiting.emplace(device_.time_of(entry->enqueue));
     started = start_on(inner(), std::move(arguments));
   } catch (const std::exception& failure) {
     throw_comm_error(failure,
                      {.what = "a collective could not be started",
-                      .where = describe(),
+                      .where = describe(place_, *entry),
                       .expected = "a backend that takes the tensors, and ranks that live"});
+  }
+  keep(entry);
+  if (!started) {
+    end_at_once(*entry);
+    return {};
   }
   // Runs on the backend's thread when the operation is over (or here if it already is); for a GPU
   // here, on a stream that waits for the operation.
-  const auto finish = [entry, describe, &device = device_](c10::ivalue::Future& operation) {
+  const auto finish = [entry, place = place_, &device = device_](c10::ivalue::Future& operation) {
     entry->end.store(device.mark(), std::memory_order_release);
     LaunchBoard::note_progress();
     entry->release_span();
@@ -129,24 +139,36 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
       return operation.value();
     } catch (const std::exception& failure) {
       throw_comm_error(failure, {.what = "a collective failed",
-                                 .where = describe(),
+                                 .where = describe(place, *entry),
                                  .expected = "the same call on every rank, in time"});
     }
   };
-  if (device_.capturing()) {
-    captured_.push_back(entry);
-  } else {
-    if (entries_.size() >= kKeptRecords) {  // nobody takes them
-      done_.clear();
-      collect();
-    }
-    entries_.push_back(entry);
-  }
   const auto done = started->getFuture();
   return c10::make_intrusive<RecordedWork>(
       device_, std::move(entry),
       c10::intrusive_ptr<FutureWork>::reclaim_copy(dynamic_cast<FutureWork*>(started.get())),
       done->then(finish, done->elementType()));
+}
+
+void RecordingBackend::end_at_once(CollectiveEntry& entry) {
+  const Mark end = device_.mark();
+  entry.wait_begin.store(entry.enqueue, std::memory_order_relaxed);
+  entry.wait_end.store(end, std::memory_order_relaxed);
+  entry.end.store(end, std::memory_order_release);
+  entry.span.reset();
+  LaunchBoard::note_progress(device_.time_of(end));
+}
+
+void RecordingBackend::keep(const std::shared_ptr<CollectiveEntry>& entry) {
+  if (device_.capturing()) {
+    captured_.push_back(entry);
+    return;
+  }
+  if (entries_.size() >= kKeptRecords) {  // nobody takes them
+    done_.clear();
+    collect();
+  }
+  entries_.push_back(entry);
 }
 
 void RecordingBackend::shutdown() {

@@ -108,6 +108,10 @@ class RecordingBackend final : public CollectiveBackend {
   c10d::Backend& inner() const;
   /// Throws CommError unless the tensors are contiguous, on the device, and fit each other.
   void check(const CollectiveArguments& arguments) const;
+  /// Completes the record of a collective that the call has done.
+  void end_at_once(CollectiveEntry& entry);
+  /// Its record will be taken.
+  void keep(const std::shared_ptr<CollectiveEntry>& entry);
   std::int64_t time_or_zero(Mark mark) const;
   /// Moves the records of what is done from entries_ to done_.
   void collect();

@@ -68,8 +68,9 @@ CollectiveCall make_call(std::uint64_t number, std::string_view kind, std::int64
 }
 
 bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
-  return a.bytes == b.bytes && std::string_view(a.kind) == b.kind &&
-         std::string_view(a.label) == b.label;
+  // What is behind a text's end is zero (make_call).
+  return a.bytes == b.bytes && std::memcmp(a.kind, b.kind, sizeof(a.kind)) == 0 &&
+         std::memcmp(a.label, b.label, sizeof(a.label)) == 0;
 }
 
 std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {
@@ -86,7 +87,7 @@ std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {
 struct LaunchBoard::Slot {
   /// A call, and its number, which is 0 while the call is written. Who reads one number before and
   /// after has read that call. Reading writes nothing, so the line stays with whom it belongs to.
-  class Entry {
+  class alignas(64) Entry {
    public:
     void clear() { number_ = 0; }
     void write(const CollectiveCall& call) {
@@ -184,7 +185,7 @@ RankStatus LaunchBoard::status(int rank) const {
   const std::uint64_t calls = from.calls;
   if (const auto last = call(rank, calls)) status.last = *last;
   status.last.number = calls;
-  status.signs = from.signs;
+  status.signs = from.signs + calls;
   return status;
 }
 
@@ -202,10 +203,10 @@ RankCalls LaunchBoard::recent_calls(int rank) const {
   return recent;
 }
 
-LaunchBoard::Wait::Wait() {
+LaunchBoard::Wait::Wait(std::int64_t since_ns) {
   if (own_board == nullptr) return;
   Slot& own = own_board->slot(own_rank);
-  if (own.waits == 0) own.wait_begin_ns = now_ns();
+  if (own.waits == 0) own.wait_begin_ns = since_ns;
   ++own.waits;  // last: who sees it finds the time
   ++own.signs;
 }
@@ -229,10 +230,10 @@ void LaunchBoard::PhaseWriter::end(Phase phase) {
   ++own.signs;
 }
 
-void LaunchBoard::note_progress() {
+void LaunchBoard::note_progress(std::int64_t at_ns) {
   if (own_board == nullptr) return;
   Slot& own = own_board->slot(own_rank);
-  own.progress_ns = now_ns();
+  own.progress_ns = at_ns;
   ++own.signs;
 }
 
@@ -242,8 +243,7 @@ void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
   Slot& own = own_board->slot(own_rank);
   const CollectiveCall call = make_call(own.calls + 1, kind, bytes, label);
   own.entries[call.number % kKept].write(call);
-  own.calls = call.number;
-  ++own.signs;
+  own.calls.store(call.number, std::memory_order_release);
   const auto compare_with = [&](int peer) {
     const auto other = own_board->call(peer, call.number);
     if (!other || same_call(call, *other)) return;

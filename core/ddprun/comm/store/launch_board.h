@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/measure/phase.h"
 
@@ -72,7 +73,7 @@ class LaunchBoard {
   /// process that is attached to no board.
   class Wait {
    public:
-    Wait();
+    explicit Wait(std::int64_t since_ns = now_ns());
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -88,8 +89,8 @@ class LaunchBoard {
   /// if they differ, before anything is sent. Of `size` ranks; does nothing if the board has
   /// another number, or if there is none. One thread at a time may call it.
   static void announce(int size, std::string_view kind, std::int64_t bytes, std::string_view label);
-  /// A collective of this process's rank has ended. Any thread may call it.
-  static void note_progress();
+  /// A collective of this process's rank has ended, at that time. Any thread may call it.
+  static void note_progress(std::int64_t at_ns = now_ns());
 
  private:
   struct Slot;
