@@ -134,7 +134,7 @@ constexpr const char* kRefused = "refused ";
 struct alignas(64) ShmChannel::Letter {
   std::atomic<std::uint32_t> number;  ///< of the call, from 1
   ShmCall call;
-  alignas(64) std::byte data[kLetterBytes];
+  alignas(64) std::byte data[kLongestLetter];
 };
 
 struct alignas(4096) ShmChannel::RankPage {
@@ -227,17 +227,15 @@ ShmChannel::RankPage& ShmChannel::page(int rank) const {
   return reinterpret_cast<RankPage*>(memory_.data() + sizeof(Control))[rank];
 }
 
-std::byte* ShmChannel::slot(int rank, int index) const {
+std::byte* ShmChannel::slot(int rank, std::int64_t chunk, int first) const {
   return memory_.data() + sizeof(Control) + size() * sizeof(RankPage) +
-         (std::int64_t{rank} * 2 * kSlots + index) * kSlotBytes;
+         (std::int64_t{rank} * 2 * kSlots + first + chunk % kSlots) * kSlotBytes;
 }
 
-std::byte* ShmChannel::staged(int rank, std::int64_t chunk) const {
-  return slot(rank, static_cast<int>(chunk % kSlots));
-}
+std::byte* ShmChannel::staged(int rank, std::int64_t chunk) const { return slot(rank, chunk, 0); }
 
 std::byte* ShmChannel::results(int rank, std::int64_t chunk) const {
-  return slot(rank, kSlots + static_cast<int>(chunk % kSlots));
+  return slot(rank, chunk, kSlots);
 }
 
 ShmChannel::Letter& ShmChannel::letter(int rank, std::uint64_t call) const {
@@ -261,7 +259,10 @@ std::byte* ShmChannel::new_letter() const { return letter(rank(), calls_ + 1).da
 const std::byte* ShmChannel::letter_of(int rank) const { return letter(rank, calls_).data; }
 
 void ShmChannel::post() { advance(Count::posted); }
-void ShmChannel::finish() { advance(Count::finished); }
+void ShmChannel::finish() {
+  ++finished_;
+  advance(Count::finished);
+}
 
 void ShmChannel::wait_posted(int lead) {
   wait_all(Count::posted, page(rank()).posted - static_cast<std::uint32_t>(lead));

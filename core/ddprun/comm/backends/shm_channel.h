@@ -54,8 +54,6 @@ struct ShmPlace {
 /// sleeps. Each rank uses one thread at a time; only abort() may come from another.
 class ShmChannel {
  public:
-  /// What a letter holds at most.
-  static constexpr std::int64_t kLetterBytes = std::int64_t{8} << 10;
   static constexpr std::int64_t kSlotBytes = std::int64_t{512} << 10;
   static constexpr int kSlots = 3;  ///< one chunk is filled, one reduced, one's results collected
 
@@ -83,7 +81,9 @@ class ShmChannel {
   void begin(const ShmCall& call);
   /// What that rank called, from begin() to the next.
   const ShmCall& call_of(int rank) const;
-  /// kLetterBytes that the next begin() publishes.
+  /// How many bytes travel best with a call; the same on all ranks.
+  std::int64_t letter_bytes() const { return own_cores_ ? kShortLetter : kLongestLetter; }
+  /// letter_bytes() that the next begin() publishes.
   std::byte* new_letter() const;
   /// What that rank has published, from begin() to the next. So a rank that has read all letters is
   /// done with the collective, and need not wait until the others have read its own.
@@ -98,8 +98,11 @@ class ShmChannel {
   void wait_posted(int lead = 0);
   void wait_finished(int lead = 0);
 
-  /// The memory where `rank` puts chunks for others to read: its input, if its tensor is outside of
-  /// shared memory, and its results for others' tensors outside.
+  /// How many chunks this rank has finished, as all have between two collectives. Chunks are
+  /// numbered from there.
+  std::int64_t finished() const { return finished_; }
+  /// The memory where `rank` puts that chunk for others to read: its input, if its tensor is
+  /// outside of shared memory, and its results for others' tensors outside.
   std::byte* staged(int rank, std::int64_t chunk) const;
   std::byte* results(int rank, std::int64_t chunk) const;
 
@@ -109,6 +112,12 @@ class ShmChannel {
   void abort();
 
  private:
+  /// To write over a line that another core has read takes longer than to read one that it has
+  /// written. So where each rank has a core, a second meeting takes less than a longer letter.
+  static constexpr std::int64_t kShortLetter = std::int64_t{1} << 10;
+  /// Where they share cores, it takes more.
+  static constexpr std::int64_t kLongestLetter = std::int64_t{8} << 10;
+
   struct Control;
   struct Letter;
   struct RankPage;
@@ -118,7 +127,7 @@ class ShmChannel {
   RankPage& page(int rank) const;
   Letter& letter(int rank, std::uint64_t call) const;
   std::atomic<std::uint32_t>& word(int rank, Count count) const;
-  std::byte* slot(int rank, int index) const;
+  std::byte* slot(int rank, std::int64_t chunk, int first) const;
   Control& control() const;
   void throw_refusals(const std::vector<std::string>& texts) const;
   void join(const std::string& introduction);
@@ -141,6 +150,7 @@ class ShmChannel {
   bool own_cores_ = false;             // there are as many cores as ranks
   bool awaited_ = false;
   std::uint64_t calls_ = 0;
+  std::int64_t finished_ = 0;
   std::int64_t deadline_ns_ = 0;  // 0: nothing has slept since begin()
   std::atomic<bool> aborted_ = false;
 };

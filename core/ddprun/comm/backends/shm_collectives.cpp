@@ -84,7 +84,7 @@ std::byte* ShmCollectives::memory_of(int rank) const {
 }
 
 std::byte* ShmCollectives::source_of(int rank, const Chunk& chunk) const {
-  return is_direct(rank) ? memory_of(rank) + chunk.begin : channel_.staged(rank, chunk.index);
+  return is_direct(rank) ? memory_of(rank) + chunk.begin : channel_.staged(rank, chunk.number);
 }
 
 void ShmCollectives::begin(const ShmCall& call) {
@@ -103,8 +103,8 @@ void ShmCollectives::begin_with(const ShmCall& call, const std::byte* data, std:
   begin(call);
 }
 
-std::vector<const std::byte*> ShmCollectives::letters(std::int64_t offset) const {
-  std::vector<const std::byte*> from;
+ShmCollectives::Places<const std::byte> ShmCollectives::letters(std::int64_t offset) const {
+  Places<const std::byte> from;
   for (int rank = 0; rank < channel_.size(); ++rank) {
     from.push_back(channel_.letter_of(rank) + offset);
   }
@@ -121,8 +121,9 @@ void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_
     call.offset = found ? found->second : 0;
   }
   const bool staging = call.allocation == kOutside;
+  const std::int64_t first = channel_.finished();
   const auto chunk = [&](std::int64_t index, std::int64_t size) {
-    return Chunk{index, index * size, std::min(size, total - index * size)};
+    return Chunk{first + index, index * size, std::min(size, total - index * size)};
   };
   // Staged before the others' calls are known: if one rank stages, all go by chunks.
   if (staging) steps.stage(chunk(0, unit));
@@ -159,40 +160,39 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarT
   const int n = channel_.size();
   if (n == 1) return;
   const ShmCall call = call_of(CollectiveKind::all_reduce, bytes, type, op);
-  if (bytes <= ShmChannel::kLetterBytes) {
+  if (bytes <= channel_.letter_bytes()) {
     begin_with(call, data, bytes);
-    return reduce_elements(type, op, bytes, letters(0), std::vector{data});
+    return reduce_elements(type, op, bytes, letters(0), {&data, 1});
   }
-  Steps steps;
-  steps.stage = [&](const Chunk& chunk) {
+  const auto stage = [&](const Chunk& chunk) {
     const auto [begin, end] = slice_of(chunk.size, me, n);
-    std::byte* slot = channel_.staged(me, chunk.index);
+    std::byte* slot = channel_.staged(me, chunk.number);
     copy_bytes(slot, data + chunk.begin, begin);
     copy_bytes(slot + end, data + chunk.begin + end, chunk.size - end);
   };
-  steps.consume = [&](const Chunk& chunk) {
+  const auto consume = [&](const Chunk& chunk) {
     const auto [begin, end] = slice_of(chunk.size, me, n);
     const bool direct = all_direct();
-    std::vector<const std::byte*> inputs;
-    std::vector<std::byte*> outputs;
+    Places<const std::byte> inputs;
+    Places<std::byte> outputs;
     for (int rank = 0; rank < n; ++rank) {
       std::byte* from = rank == me ? data + chunk.begin : source_of(rank, chunk);
       inputs.push_back(from + begin);
       if (rank == me || direct) outputs.push_back(from + begin);
     }
-    if (!direct) outputs.push_back(channel_.results(me, chunk.index) + begin);
+    if (!direct) outputs.push_back(channel_.results(me, chunk.number) + begin);
     reduce_elements(type, op, end - begin, inputs, outputs);
   };
-  steps.collect = [&](const Chunk& chunk) {
+  const auto collect = [&](const Chunk& chunk) {
     if (all_direct()) return;
     for (int rank = 0; rank < n; ++rank) {
       if (rank == me) continue;
       const auto [begin, end] = slice_of(chunk.size, rank, n);
-      copy_bytes(data + chunk.begin + begin, channel_.results(rank, chunk.index) + begin,
+      copy_bytes(data + chunk.begin + begin, channel_.results(rank, chunk.number) + begin,
                  end - begin);
     }
   };
-  run(call, data, bytes, bytes, ShmChannel::kSlotBytes, steps);
+  run(call, data, bytes, bytes, ShmChannel::kSlotBytes, {stage, consume, collect});
 }
 
 void ShmCollectives::reduce_scatter(std::byte* output, std::byte* input, std::int64_t bytes,
@@ -200,72 +200,70 @@ void ShmCollectives::reduce_scatter(std::byte* output, std::byte* input, std::in
   const int me = channel_.rank();
   const int n = channel_.size();
   const ShmCall call = call_of(CollectiveKind::reduce_scatter, bytes, type, op);
-  if (n * bytes <= ShmChannel::kLetterBytes) {
+  if (n * bytes <= channel_.letter_bytes()) {
     begin_with(call, input, n * bytes);
-    return reduce_elements(type, op, bytes, letters(me * bytes), std::vector{output});
+    return reduce_elements(type, op, bytes, letters(me * bytes), {&output, 1});
   }
   const std::int64_t unit = ShmChannel::kSlotBytes / n / kCacheLine * kCacheLine;
-  Steps steps;
-  steps.stage = [&](const Chunk& chunk) {
+  const auto stage = [&](const Chunk& chunk) {
     for (int rank = 0; rank < n; ++rank) {
       if (rank == me) continue;
-      copy_bytes(channel_.staged(me, chunk.index) + rank * unit, input + rank * bytes + chunk.begin,
-                 chunk.size);
+      copy_bytes(channel_.staged(me, chunk.number) + rank * unit,
+                 input + rank * bytes + chunk.begin, chunk.size);
     }
   };
-  steps.consume = [&](const Chunk& chunk) {
-    std::vector<const std::byte*> inputs;
+  const auto consume = [&](const Chunk& chunk) {
+    std::byte* const to = output + chunk.begin;
+    Places<const std::byte> inputs;
     for (int rank = 0; rank < n; ++rank) {
       inputs.push_back(rank == me        ? input + me * bytes + chunk.begin
                        : is_direct(rank) ? memory_of(rank) + me * bytes + chunk.begin
-                                         : channel_.staged(rank, chunk.index) + me * unit);
+                                         : channel_.staged(rank, chunk.number) + me * unit);
     }
-    reduce_elements(type, op, chunk.size, inputs, std::vector{output + chunk.begin});
+    reduce_elements(type, op, chunk.size, inputs, {&to, 1});
   };
-  run(call, input, n * bytes, bytes, unit, steps);
+  run(call, input, n * bytes, bytes, unit, {stage, consume});
 }
 
 void ShmCollectives::all_gather(const std::vector<std::byte*>& outputs, std::byte* input,
                                 std::int64_t bytes) {
   const int me = channel_.rank();
   const ShmCall call = call_of(CollectiveKind::all_gather, bytes);
-  if (bytes <= ShmChannel::kLetterBytes) {
+  if (bytes <= channel_.letter_bytes()) {
     begin_with(call, input, bytes);
     const auto from = letters(0);
     for (int rank = 0; rank < channel_.size(); ++rank) copy_bytes(outputs[rank], from[rank], bytes);
     return;
   }
-  Steps steps;
-  steps.stage = [&](const Chunk& chunk) {
-    copy_bytes(channel_.staged(me, chunk.index), input + chunk.begin, chunk.size);
+  const auto stage = [&](const Chunk& chunk) {
+    copy_bytes(channel_.staged(me, chunk.number), input + chunk.begin, chunk.size);
   };
-  steps.consume = [&](const Chunk& chunk) {
+  const auto consume = [&](const Chunk& chunk) {
     for (int rank = 0; rank < channel_.size(); ++rank) {
       copy_bytes(outputs[rank] + chunk.begin,
                  rank == me ? input + chunk.begin : source_of(rank, chunk), chunk.size);
     }
   };
-  run(call, input, bytes, bytes, ShmChannel::kSlotBytes, steps);
+  run(call, input, bytes, bytes, ShmChannel::kSlotBytes, {stage, consume});
 }
 
 void ShmCollectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   const bool mine = channel_.rank() == root;
   ShmCall call = call_of(CollectiveKind::broadcast, bytes);
   call.root = root;
-  if (bytes <= ShmChannel::kLetterBytes) {
+  if (bytes <= channel_.letter_bytes()) {
     begin_with(call, data, mine ? bytes : 0);
     return copy_bytes(data, channel_.letter_of(root), mine ? 0 : bytes);
   }
-  Steps steps;
-  steps.stage = [&](const Chunk& chunk) {
-    copy_bytes(channel_.staged(root, chunk.index), data + chunk.begin, chunk.size);
+  const auto stage = [&](const Chunk& chunk) {
+    copy_bytes(channel_.staged(root, chunk.number), data + chunk.begin, chunk.size);
   };
-  steps.consume = [&](const Chunk& chunk) {
+  const auto consume = [&](const Chunk& chunk) {
     if (mine) return;
     copy_bytes(data + chunk.begin, source_of(root, chunk), chunk.size);
     if (is_direct(root)) allocations_->forget(channel_.call_of(root).allocation, root);
   };
-  run(call, mine ? data : nullptr, bytes, bytes, ShmChannel::kSlotBytes, steps);
+  run(call, mine ? data : nullptr, bytes, bytes, ShmChannel::kSlotBytes, {stage, consume});
 }
 
 void ShmCollectives::barrier() { begin(call_of(CollectiveKind::barrier, 0)); }

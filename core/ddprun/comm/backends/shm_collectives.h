@@ -2,8 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+#include <c10/util/SmallVector.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace ddprun {
 /// order. One thread at a time may call; only abort() may come from another meanwhile. Errors are
 /// std::runtime_error; after one the object must not be used again.
 ///
-/// Small data travel with the call (ShmChannel::kLetterBytes): each rank reads those of all,
+/// Small data travel with the call (ShmChannel::letter_bytes()): each rank reads those of all,
 /// reduces all of them by itself, and waits for the others once.
 ///
 /// If the memory of all ranks lies in allocations of the group, ranks work on each other's memory
@@ -57,16 +58,20 @@ class ShmCollectives {
   void abort() { channel_.abort(); }
 
  private:
+  /// One for each rank; most hosts need no heap for it.
+  template <typename Byte>
+  using Places = c10::SmallVector<Byte*, 8>;
   /// A chunk is bytes [begin, begin + size) of the memory that is worked on.
   struct Chunk {
-    std::int64_t index = 0;
+    std::int64_t number = 0;  ///< of all that were worked on
     std::int64_t begin = 0;
     std::int64_t size = 0;
   };
+  using Step = c10::function_ref<void(const Chunk&)>;
   struct Steps {
-    std::function<void(const Chunk&)> stage;    ///< puts what others read into this rank's slot
-    std::function<void(const Chunk&)> consume;  ///< once all have staged it
-    std::function<void(const Chunk&)> collect = nullptr;  ///< once all have consumed it
+    Step stage;         ///< puts what others read into this rank's slot
+    Step consume;       ///< once all have staged it
+    Step collect = {};  ///< once all have consumed it
   };
 
   /// Runs the steps over `total` bytes, in chunks of `unit` if a rank's memory must be staged.
@@ -74,10 +79,10 @@ class ShmCollectives {
   void run(ShmCall call, const std::byte* read, std::int64_t read_bytes, std::int64_t total,
            std::int64_t unit, const Steps& steps);
   void begin(const ShmCall& call);
-  /// Begins with a letter of `bytes` (at most kLetterBytes) from `data`.
+  /// Begins with a letter of `bytes` (at most letter_bytes()) from `data`.
   void begin_with(const ShmCall& call, const std::byte* data, std::int64_t bytes);
   /// Every rank's letter, from byte `offset` on.
-  std::vector<const std::byte*> letters(std::int64_t offset) const;
+  Places<const std::byte> letters(std::int64_t offset) const;
   bool all_direct() const;
   bool is_direct(int rank) const;
   /// Where this process has mapped the memory of a rank whose call is direct.
