@@ -44,7 +44,7 @@ class Flash final : public ddprun::Attention {
     if (run.device != ddprun::DeviceKind::cpu) {
       return ddprun::Refusal{.reason = "it runs on the CPU alone", .expected = "world.device cpu"};
     }
-    const at::ScalarType dtype = run.compute_dtype;
+    const at::ScalarType dtype = run.dtypes.compute;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
     return ddprun::Refusal{
         .reason = "it does not compute in " + std::string(c10::getDtypeNames(dtype).first),

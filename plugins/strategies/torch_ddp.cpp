@@ -36,6 +36,12 @@ class TorchDdp final : public Strategy, public UnitListener {
   }
 
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    if (run.dtypes.reduce != run.dtypes.model) {
+      return Refusal{
+          .reason = "the Reducer exchanges gradients in the dtype of the parameters",
+          .expected = std::string("gradients that travel in ") + at::toString(run.dtypes.model),
+          .hint = "leave `reduce_dtype` out, or take another strategy"};
+    }
     if (run.execution == ExecutionMode::eager) return {};
     return Refusal{.reason =
                        "the Reducer takes times of its own in its first ten steps, which "
@@ -46,7 +52,6 @@ class TorchDdp final : public Strategy, public UnitListener {
 
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
-    check_dtypes();
     make_reducer({});
     // The Reducer's buckets are known at run time only.
     deviations(context).plan_anew(buckets());
@@ -120,18 +125,6 @@ class TorchDdp final : public Strategy, public UnitListener {
       }
     }
     return out;
-  }
-
-  void check_dtypes() const {
-    const at::ScalarType model = deviations(*context_).parameter(0).scalar_type();
-    const at::ScalarType reduce = context_->gradients(context_->layout().range(0)).scalar_type();
-    if (reduce == model) return;
-    throw ConfigError(
-        {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
-         .where = "precision",
-         .got = std::string("reduce_dtype ") + at::toString(reduce),
-         .expected = std::string("reduce_dtype ") + at::toString(model),
-         .hint = "take a precision that exchanges gradients so, or another strategy"});
   }
 
   /// Without `first_buckets` all gradients begin in one bucket, whose order does not matter. After

@@ -15,8 +15,7 @@ std::string text_of(const RunDescription& run) {
   std::string text =
       fmt::format("{} rank{} on {} with {}, {} kernels, products in {}", run.world_size,
                   run.world_size == 1 ? "" : "s", name_of(run.device), name_of(run.backend),
-                  name_of(run.kernels),
-                  PrecisionDtypes{.buffers = {.compute = run.compute_dtype}}.product_format());
+                  name_of(run.kernels), PrecisionDtypes{.buffers = run.dtypes}.product_format());
   if (run.heads == 0) return text;  // a model of one's own
   return text + fmt::format(", {} heads of {}, context {}, {} sequences in a micro-batch",
                             run.heads, run.head_dim, run.context_length, run.micro_batch);
@@ -27,8 +26,7 @@ std::string text_of(const RunDescription& run) {
 PluginRefusal::~PluginRefusal() = default;
 
 RunDescription described_with(RunDescription run, Precision& precision) {
-  run.compute_dtype =
-      called(precision, "dtypes()", [&] { return precision.dtypes(); }).buffers.compute;
+  run.dtypes = called(precision, "dtypes()", [&] { return precision.dtypes(); }).buffers;
   run.scales_loss = precision.loss_scaler() != nullptr;
   return run;
 }

@@ -1,8 +1,6 @@
 // The run that a plugin is asked about, for Plugin::unsupported().
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdint>
 #include <optional>
 
@@ -10,6 +8,7 @@
 #include "ddprun/comm/group/comm_config.h"
 #include "ddprun/device/device_choice.h"
 #include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/optimizer_config.h"
 #include "ddprun/plugin/plugin.h"
 
@@ -29,8 +28,8 @@ struct RunDescription {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t d_ff = 0;
-  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
-  bool scales_loss = false;                     ///< the precision's
+  BufferDtypes dtypes = {};  ///< the precision's; it is asked before the others
+  bool scales_loss = false;  ///< the precision's
   KernelSet kernels = KernelSet::reference;
   std::int64_t recomputed_units = 0;  ///< the most that backward computes again at once
   OptimizerConfig optimizer = {};     ///< as configured

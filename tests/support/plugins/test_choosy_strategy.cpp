@@ -14,7 +14,7 @@ class TestChoosyStrategy final : public ddprun::Strategy {
     options.option("rate", &rate_, "a number above nothing", {.min = 1e-8});
   }
   std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
-    if (!turned_ || run.compute_dtype != c10::kFloat) return {};
+    if (!turned_ || run.dtypes.compute != c10::kFloat) return {};
     return ddprun::Refusal{.reason = "it is turned", .expected = "products that are not float32"};
   }
   void finish_backward() override {}

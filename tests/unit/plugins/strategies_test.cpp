@@ -154,6 +154,13 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
   }
 }
 
+TEST(TorchDdp, RefusesGradientsThatTravelInAnotherDtype) {
+  const auto strategy = strategy_of("{name: torch_ddp}");
+  EXPECT_EQ(words_of(strategy->unsupported({})), "");
+  EXPECT_THAT(words_of(strategy->unsupported({.dtypes = {.reduce = at::kBFloat16}})),
+              HasSubstr("in the dtype of the parameters"));
+}
+
 TEST(None, RefusesSeveralRanksUnlessAsked) {
   const RunDescription two{.world_size = 2};
   EXPECT_EQ(words_of(strategy_of("{name: none}")->unsupported({})), "");

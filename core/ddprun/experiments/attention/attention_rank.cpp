@@ -33,7 +33,7 @@ RunDescription describe(const Experiment& experiment, int compute_capability) {
           .context_length = std::max(sizes.queries, sizes.keys),
           .heads = sizes.heads,
           .head_dim = sizes.head_dim,
-          .compute_dtype = scalar_type(call.dtype)};
+          .dtypes = {.compute = scalar_type(call.dtype)}};
 }
 
 /// What the attention says of its memory.
