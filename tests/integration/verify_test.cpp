@@ -70,6 +70,16 @@ TEST(Verify, KnowsFrozenTiedAndGroupedParameters) {
   EXPECT_THAT(run.out, Not(HasSubstr("lm_head")));
 }
 
+TEST(Verify, PassesWhereAGradientIsWhatRoundingLeaves) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"verify", "one.yaml", "--set", "model.kernels=reference", "--set",
+                          "model.bias=true", "--set", "model.positions=learned"});
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("attn.k_proj.bias"));
+}
+
 TEST(Verify, RefusesWhatIsNotANumber) {
   TemporaryFolder folder;
   folder.write("one.yaml", tiny_experiment());
