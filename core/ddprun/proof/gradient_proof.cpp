@@ -13,6 +13,7 @@
 #include "ddprun/base/text.h"
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
+#include "ddprun/proof/proof_integers.h"
 #include "ddprun/proof/strategy_state.h"
 
 namespace ddprun {
@@ -51,10 +52,12 @@ double difference(const at::Tensor& got, const at::Tensor& expected, double mean
   return off == 0 ? 0 : std::sqrt(off / std::max(mean_square(expected), mean / 100));
 }
 
-/// By how much two right computations differ. `format`: PrecisionDtypes::product_format(). A
-/// loss of next to nothing allows more: a probability of almost 1, less 1, is what rounding leaves.
-double difference_bound(const std::string& format, double loss) {
-  return (format == "float32" ? 1e-3 : 0.25) + 0x1p-20 / std::abs(loss);
+/// By how much two right computations differ. `format`: PrecisionDtypes::product_format(). `kept`:
+/// the dtype of the gradients, of which each may be rounded to the next value. A loss of next to
+/// nothing allows more: a probability of almost 1, less 1, is what rounding leaves.
+double difference_bound(const std::string& format, at::ScalarType kept, double loss) {
+  return (format == "float32" ? 1e-3 : 0.25) + 2 * largest_rounding(kept) +
+         0x1p-20 / std::abs(loss);
 }
 
 }  // namespace
@@ -67,8 +70,9 @@ Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
   const OneBackward made = compute(data_parallel, runs, losses.own);
   const OneBackward expected = compute(data_parallel, runs, losses.reference);
   state.put_back();
+  const PrecisionDtypes dtypes = data_parallel.precision().dtypes();
   const double bound =
-      difference_bound(data_parallel.precision().dtypes().product_format(), expected.loss);
+      difference_bound(dtypes.product_format(), dtypes.buffers.reduce, expected.loss);
   const at::Tensor all = at::cat(expected.gradients);
   const double mean = mean_square(all);
   double largest = 0;

@@ -19,13 +19,22 @@ class ExchangesNothing : public Strategy {
   void finish_backward() override {}
 };
 
+class TravelsIn final : public Precision {
+ public:
+  explicit TravelsIn(at::ScalarType reduce) : reduce_(reduce) {}
+  PrecisionDtypes dtypes() const override { return {.buffers = {.reduce = reduce_}}; }
+
+ private:
+  at::ScalarType reduce_;
+};
+
 /// The check on two ranks. Gradients of the first parameter are `right` times those of its squares,
 /// and on rank 1 the model computes them `own` times.
-Check check_with(double own, double right = 1) {
+Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloat) {
   std::vector<Check> checks(2);
   test::run_ranks(2, [&](ProcessGroup& group) {
     ExchangesNothing strategy;
-    Precision precision;
+    TravelsIn precision(reduce);
     std::vector<NamedTensor> parameters = {{"first", at::ones({40})}, {"second", at::ones({7})}};
     for (NamedTensor& parameter : parameters) parameter.tensor.requires_grad_(true);
     DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
@@ -53,6 +62,11 @@ TEST(GradientsComputed, PassWhereTheyAreEqual) {
 
 TEST(GradientsComputed, PassWhereTheyAreRounded) {
   EXPECT_EQ(check_with(1 + 1e-4).status, CheckStatus::passed);
+}
+
+TEST(GradientsComputed, PassWhereTheBufferRoundsThemToTheNextValue) {
+  EXPECT_EQ(check_with(1.005, 1, at::kBFloat16).status, CheckStatus::passed);
+  EXPECT_EQ(check_with(1.02, 1, at::kBFloat16).status, CheckStatus::failed);
 }
 
 TEST(GradientsComputed, NameTheParameterTheRankAndByHowMuch) {
