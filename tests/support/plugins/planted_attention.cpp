@@ -2,6 +2,7 @@
 // formula: the proof's tests.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +31,9 @@ enum class Fault {
   window,
   half_the_batch,
   across_documents,
-  reuse
+  reuse,
+  ignore_strides,
+  evaluate_other
 };
 constexpr auto choice_names(Fault) {
   return std::array{"nothing",
@@ -47,7 +50,9 @@ constexpr auto choice_names(Fault) {
                     "window",
                     "half_the_batch",
                     "across_documents",
-                    "reuse"};
+                    "reuse",
+                    "ignore_strides",
+                    "evaluate_other"};
 }
 
 class PlantedAttention final : public Attention {
@@ -72,6 +77,8 @@ class PlantedAttention final : public Attention {
         options.causal && fault_ != Fault::not_causal);
     if (fault_ == Fault::half_the_batch) return with_half_again(out);
     if (fault_ == Fault::reuse) return last_of(out);
+    if (fault_ == Fault::evaluate_other && !c10::GradMode::is_enabled()) return 0.5 * out;
+    if (fault_ == Fault::ignore_strides) return out + error_if_contiguous(out, q, k, v);
     return fault_ == Fault::output ? out + error_of(out) : out;
   }
 
@@ -93,6 +100,18 @@ class PlantedAttention final : public Attention {
     const at::Tensor last = last_.defined() && last_.sizes() == out.sizes() ? last_ : out;
     last_ = out.detach();
     return last.detach() + (out - out.detach());
+  }
+
+  /// What is wrong if memory is read as if the inputs were contiguous.
+  static at::Tensor error_if_contiguous(const at::Tensor& out, const at::Tensor& q,
+                                        const at::Tensor& k, const at::Tensor& v) {
+    const auto read = [](const at::Tensor& x) {
+      const std::int64_t head = x.size(2) * x.size(3);
+      return x.detach().as_strided(x.sizes(), {x.size(1) * head, head, x.size(3), 1});
+    };
+    const at::Tensor wrong =
+        at::scaled_dot_product_attention(read(q), read(k), read(v), {}, 0.0, /*is_causal=*/true);
+    return wrong - out.detach();
   }
 
   /// Sees 8 keys at most.

@@ -175,11 +175,20 @@ std::string find_wrong_attention(const AttentionConfig& config, Attention& atten
                                  Device& device, double bound, std::uint64_t seed,
                                  const std::function<void()>& between,
                                  const at::Tensor& first_keys) {
-  AttentionTrial trial(config, attention, device, seed, first_keys);
+  AttentionTrial trial(config, attention, device, seed, TrialLayout::by_token, first_keys);
   TrialMarks marks;
-  const TrialResults results = trial.run(marks, between);
-  for (const ResultError& each :
-       find_errors(config, trial.inputs(), results, {.whole = 0, .seed = seed})) {
+  TrialResults alone;
+  const TrialResults results = trial.run(marks, [&] {
+    alone.out = trial.output_alone();
+    if (between) between();
+  });
+  const ProofRows rows = {.whole = 0, .seed = seed};
+  std::vector<ResultError> errors = find_errors(config, trial.inputs(), results, rows);
+  AttentionConfig forward = config;
+  forward.passes = AttentionPasses::forward;
+  errors.push_back(find_errors(forward, trial.inputs(), alone, rows).front());
+  errors.back().name += " without gradients";
+  for (const ResultError& each : errors) {
     if (each.error <= bound) continue;
     return fmt::format("{} is off by {:.2g} ({}), {:.2g} is allowed", each.name, each.error,
                        each.place, bound);

@@ -10,12 +10,14 @@
 
 namespace ddprun {
 
-TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed) {
+TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed,
+                        TrialLayout layout) {
   const AttentionSizes sizes = config.sizes();
   const auto generator = at::detail::createCPUGenerator(seed);
   const auto draw = [&](std::int64_t time) {
-    return at::randn({sizes.batch, sizes.heads, time, sizes.head_dim}, generator)
-        .to(device, scalar_type(config.dtype));
+    const at::Tensor x = at::randn({sizes.batch, sizes.heads, time, sizes.head_dim}, generator)
+                             .to(device, scalar_type(config.dtype));
+    return layout == TrialLayout::contiguous ? x : x.transpose(1, 2).contiguous().transpose(1, 2);
   };
   TrialInputs inputs;
   inputs.q = draw(sizes.queries);
@@ -26,12 +28,21 @@ TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::
 }
 
 AttentionTrial::AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
-                               std::uint64_t seed, const at::Tensor& first_keys)
+                               std::uint64_t seed, TrialLayout layout, const at::Tensor& first_keys)
     : config_(config),
       attention_(attention),
       device_(device),
-      inputs_(make_inputs(config, device.torch_device(), seed)) {
+      inputs_(make_inputs(config, device.torch_device(), seed, layout)) {
   inputs_.first_keys = first_keys;
+}
+
+AttentionOptions AttentionTrial::options() const {
+  return {.causal = config_.causal, .first_keys = inputs_.first_keys};
+}
+
+at::Tensor AttentionTrial::output_alone() {
+  const c10::NoGradGuard no_grad;
+  return called_forward(attention_, inputs_.q, inputs_.k, inputs_.v, options());
 }
 
 TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>& between) {
@@ -46,8 +57,7 @@ TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>&
   const at::Tensor v = leaf(inputs_.v);
   TrialResults results;
   marks.begin = device_.mark();
-  results.out = called_forward(attention_, q, k, v,
-                               {.causal = config_.causal, .first_keys = inputs_.first_keys});
+  results.out = called_forward(attention_, q, k, v, options());
   marks.forward_end = device_.mark();
   marks.end = marks.forward_end;
   if (between) between();

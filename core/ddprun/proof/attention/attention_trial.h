@@ -11,14 +11,18 @@
 
 namespace ddprun {
 
+/// How the inputs lie: contiguous, or the heads of a token side by side, as a model has them.
+enum class TrialLayout { contiguous, by_token };
+
 /// What a call is given: standard normal, the same in each process for equal seeds. q and dout (the
 /// gradient of the output) are (batch, heads, queries, head_dim), k and v (batch, heads, keys,
-/// head_dim), all contiguous.
+/// head_dim).
 struct TrialInputs {
   at::Tensor q, k, v, dout;
   at::Tensor first_keys = {};  ///< as AttentionOptions has it
 };
-TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed);
+TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed,
+                        TrialLayout layout);
 
 /// What comes out of it. The gradients are undefined if backward did not run.
 struct TrialResults {
@@ -37,14 +41,19 @@ class AttentionTrial {
 
   /// `first_keys`: as AttentionOptions has it.
   AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
-                 std::uint64_t seed = kSeed, const at::Tensor& first_keys = {});
+                 std::uint64_t seed = kSeed, TrialLayout layout = TrialLayout::contiguous,
+                 const at::Tensor& first_keys = {});
 
   /// Calls attention, and runs backward if the configuration says so. `between` is called between
   /// them. What the attention throws names it (called.h).
   TrialResults run(TrialMarks& marks, const std::function<void()>& between = {});
+  /// The output of a call without gradients, as an evaluation makes it.
+  at::Tensor output_alone();
   const TrialInputs& inputs() const { return inputs_; }
 
  private:
+  AttentionOptions options() const;
+
   AttentionConfig config_;
   Attention& attention_;
   Device& device_;
