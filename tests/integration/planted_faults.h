@@ -313,6 +313,16 @@ inline std::vector<Planted> planted_faults() {
        {"precision={name: planted, computes: bfloat16}", kReference},
        run,
        {"linear layers multiply in bfloat16, declared is float32"}},
+      {"linear_halves_gradients",
+       {"precision={name: planted, halves_gradients: true}", kReference},
+       run,
+       {"products_format: precision planted: failed before step 0: rank 0: gradients of a linear "
+        "layer are off by 0.5"}},
+      {"gradients_scaled_back_by_half",
+       {"precision={name: planted, scales: 1024, scales_back: 512}", kClip},
+       run,
+       {"loss_scaled_back: precision planted: failed after step 0: rank 0: the loss was multiplied "
+        "by 1024, and its gradients by 0.0019531"}},
       {"throw_before_forward",
        {fault("throw_before_forward"), kLater},
        run,

@@ -53,6 +53,7 @@ const char* const kPage = DDPRUN_SOURCE_DIR "/docs/planted_faults.md";
 const std::vector<std::string> kCatchers = {"initial_parameters_equal",
                                             "integer_gradients",
                                             "gradients_averaged",
+                                            "loss_scaled_back",
                                             "parameters_updated",
                                             "parameters_equal",
                                             "compute_copy",

@@ -1,16 +1,21 @@
 // Attention against float64, and the format of products from the bits that they lose.
 #include "ddprun/experiments/training/plugin_proof.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "ddprun/plugin/called.h"
 #include "ddprun/proof/attention/attention_proof.h"
@@ -24,24 +29,49 @@ std::unique_ptr<Precision::Guard> guard_of(Precision& precision) {
   return called(precision, "forward_guard()", [&] { return precision.forward_guard(); });
 }
 
-/// A format of factors, and the most bits of a fraction that it keeps of those in kFormats.
+/// A format of factors, the most bits of a fraction that it keeps of those in kFormats, and by how
+/// much rounding lets gradients of random numbers be off, as a share of their size.
 struct Format {
   const char* names;  // as precisions declare it
-  int bits;
+  int bits = 0;
+  double gradient_bound = 0;
 };
-constexpr std::array kFormats = {Format{"float32", 20}, Format{"tf32 or float16", 10},
-                                 Format{"bfloat16", 7}, Format{"float8", 3}};
+constexpr std::array kFormats = {Format{"float32", 20, 1e-4}, Format{"tf32 or float16", 10, 1e-2},
+                                 Format{"bfloat16", 7, 3e-2}, Format{"float8", 3, 0.25}};
+constexpr std::int64_t kProductSize = 16;  // products in 8 bits need multiples
 
 /// Whether linear layers tell 1 + 2^-bits from 1.
 bool keeps(DataParallel& data_parallel, int bits) {
-  constexpr std::int64_t kSize = 16;  // products in 8 bits need multiples
   const auto options = data_parallel.buffers().parameter(0).options().requires_grad(false);
-  at::Tensor x = at::zeros({kSize, kSize}, options.dtype(at::kFloat));
+  at::Tensor x = at::zeros({kProductSize, kProductSize}, options.dtype(at::kFloat));
   x.select(1, 0).fill_(1 + std::ldexp(1.0, -bits));
   x.select(1, 1).fill_(-1);
-  const at::Tensor weight = at::ones({kSize, kSize}, options);
+  const at::Tensor weight = at::ones({kProductSize, kProductSize}, options);
   const at::Tensor sums = data_parallel.linear(x.to(data_parallel.parameter_dtype()), weight);
   return sums.ne(0).all().item<bool>();
+}
+
+/// By how much the gradients of a linear layer of random numbers are off, as a share of their size.
+double gradient_error(DataParallel& data_parallel, Precision& precision, std::uint64_t seed) {
+  const at::Tensor& parameter = data_parallel.buffers().parameter(0);
+  const auto generator = at::detail::createCPUGenerator(seed);
+  const auto draw = [&](at::ScalarType dtype) {
+    return at::randn({kProductSize, kProductSize}, generator).to(parameter.device(), dtype);
+  };
+  const c10::AutoGradMode gradients(true);
+  const at::Tensor x = draw(data_parallel.parameter_dtype()).requires_grad_(true);
+  const at::Tensor weight = draw(parameter.scalar_type()).requires_grad_(true);
+  auto guard = guard_of(precision);
+  const at::Tensor y = data_parallel.linear(x, weight);
+  guard.reset();  // backward is not under it
+  const at::Tensor dy = draw(y.scalar_type());
+  const auto made = torch::autograd::grad({y}, {x, weight}, {dy});
+  const auto wide = [](const at::Tensor& each) { return each.detach().to(at::kDouble); };
+  const auto error = [&](const at::Tensor& got, const at::Tensor& right) {
+    return ((wide(got) - right).norm() / right.norm()).item<double>();
+  };
+  return std::max(error(made[0], wide(dy).mm(wide(weight))),
+                  error(made[1], wide(dy).t().mm(wide(x))));
 }
 
 }  // namespace
@@ -72,24 +102,48 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
                                   backward ? "output and gradients" : "output", bound));
 }
 
-Check check_products(Trainer& trainer, ProcessGroup& group) {
+Check check_products(Trainer& trainer, ProcessGroup& group, std::uint64_t seed) {
   Precision& precision = *trainer.plugins().precision;
   const std::string declared = precision.dtypes().product_format();
-  std::string found = "no known format";
+  Format found = {"no known format"};
   {
     const c10::AutoGradMode no_gradients(false);
     const auto guard = guard_of(precision);
     for (const Format& format : kFormats) {
       if (!keeps(trainer.data_parallel(), format.bits)) continue;
-      found = format.names;
+      found = format;
       break;
     }
   }
-  const bool right = found.find(declared) != std::string::npos;
-  const std::string own =
-      right ? "" : fmt::format("linear layers multiply in {}, declared is {}", found, declared);
+  std::string own;
+  if (std::string_view(found.names).find(declared) == std::string::npos) {
+    own = fmt::format("linear layers multiply in {}, declared is {}", found.names, declared);
+  } else if (trainer.data_parallel().extent() != StepExtent::forward) {
+    const double error = gradient_error(trainer.data_parallel(), precision, seed);
+    if (!(error <= found.gradient_bound)) {
+      own = fmt::format("gradients of a linear layer are off by {:.2g}, {:.2g} is allowed in {}",
+                        error, found.gradient_bound, declared);
+    }
+  }
   return check_of_all(group, "products_format", own,
                       fmt::format("linear layers multiply in {}", declared));
+}
+
+Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
+                        double scaled_by) {
+  constexpr double kTolerance = 1e-5;  // factors are float32
+  const StepScalars scalars = trainer.last_scalars();
+  const double clip_norm = training(experiment).optimizer.clip_norm;
+  const double clipped = clip_norm > 0 ? std::min(1.0, clip_norm / scalars.gradient_norm) : 1.0;
+  const double left = scaled_by * scalars.factor / clipped;
+  const std::string own =
+      std::abs(left - 1) <= kTolerance
+          ? ""
+          : fmt::format("the loss was multiplied by {:.6g}, and its gradients by {:.6g}", scaled_by,
+                        scalars.factor / clipped);
+  return check_of_all(
+      group, "loss_scaled_back", own,
+      fmt::format("gradients of a loss times {:.6g} were divided by it", scaled_by));
 }
 
 }  // namespace ddprun

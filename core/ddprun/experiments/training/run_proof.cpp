@@ -38,6 +38,7 @@ std::string blamed(const std::string& check, const Experiment& experiment) {
   if (check == "gradients_computed") return "model.kernels fused";
   const PluginKind kind = check == "attention_computed" ? PluginKind::attention
                           : check == "products_format"  ? PluginKind::precision
+                          : check == "loss_scaled_back" ? PluginKind::precision
                                                         : PluginKind::strategy;
   return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
 }
@@ -150,6 +151,7 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
     const Timed keeping(*this);
     if (mean_) mean_->keep_means();
     if (update_) update_->keep_gradients();
+    if (update_) scaled_by_ = trainer_.loss_scale();
     if (counts_) lost_.keep_gradients();
   };
 }
@@ -183,6 +185,11 @@ void RunProof::after_step(std::int64_t index, double loss) {
   mean_.reset();
   if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
   update_.reset();
+  if (scaled_by_ && !scalars_.back().skipped && !failed("loss_scaled_back")) {
+    enter(check_scaled_back(experiment_, trainer_, group_, *scaled_by_),
+          fmt::format("after step {}", index));
+  }
+  scaled_by_.reset();
   lost_share_.reset();
   if (counts_) count_lost(index);
   if (index + 1 < steps_.end && looks_at(index)) {
@@ -292,7 +299,9 @@ void RunProof::look(const std::string& when) {
 void RunProof::look_at_plugins(const std::string& when) {
   // First: attention, too, computes under the precision.
   const bool reference = training(experiment_).model.kernels == KernelSet::reference;
-  if (reference && !failed("products_format")) enter(check_products(trainer_, group_), when);
+  if (reference && !failed("products_format")) {
+    enter(check_products(trainer_, group_, counter_hash(seed_ + 3, looks_)), when);
+  }
   if (failed("attention_computed") || failed("products_format")) return;
   enter(check_attention(experiment_, trainer_, group_, counter_hash(seed_ + 1, looks_)), when);
 }

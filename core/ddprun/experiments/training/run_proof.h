@@ -102,6 +102,7 @@ class RunProof {
   std::vector<std::int64_t> drawn_;
   std::optional<MeanProof> mean_;      ///< of the step under way, if that is looked at
   std::optional<UpdateProof> update_;  ///< the same
+  std::optional<double> scaled_by_;    ///< Trainer::loss_scale() of it
   LostUpdateCounter lost_;
   bool counts_ = false;  ///< lost_: of the step under way
   std::optional<double> lost_share_;

@@ -244,9 +244,15 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
 at::Tensor Trainer::gradients() const {
   const at::Tensor gradients = whole_gradients(*data_parallel_, data_parallel_->buffers().all())
                                    .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  const auto scale = loss_scale();
+  return scale ? gradients / *scale : gradients;
+}
+
+std::optional<double> Trainer::loss_scale() const {
   LossScaler* const scaler = plugins_.precision->loss_scaler();
-  if (scaler == nullptr) return gradients;
-  return gradients / scaler->scale(at::ones({}, gradients.options()));
+  if (scaler == nullptr) return std::nullopt;
+  const at::Tensor one = at::ones({}, at::device(device_.torch_device()));
+  return scaler->scale(one).item<double>();
 }
 
 std::optional<double> Trainer::error_feedback() const {

@@ -54,6 +54,9 @@ class Trainer {
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss. Where ranks own parts all of them call it.
   at::Tensor gradients() const;
+  /// For on_synchronized: what the step's loss was multiplied by; nothing: the precision scales
+  /// none.
+  std::optional<double> loss_scale() const;
   /// For on_synchronized: the step goes on with these, laid out as gradients(), of which a rank
   /// takes what it owns.
   void set_gradients(const at::Tensor& gradients);

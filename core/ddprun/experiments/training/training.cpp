@@ -43,6 +43,7 @@ Training::Training(KindFile file)
                       {"gradients_computed", "gradients as by PyTorch's operators"},
                       {"products_format", "products in the declared format"},
                       {"gradients_averaged", "training's gradients averaged"},
+                      {"loss_scaled_back", "the loss scaled back"},
                       {"parameters_updated", "updates are the optimizer's"},
                       {"rest_after_steps", "nothing works on after a step"},
                       {"clock_agrees", "the clock is the kernel's"},
