@@ -129,13 +129,17 @@ Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
                 : "and what is not sent of them is lost")};
 }
 
-/// Backwards with these integers in place of gradients.
-void backward_with(DataParallel& data_parallel, const ProofIntegers& integers, int micro_batches) {
+/// Backwards with these integers in place of gradients. The integers are of two; of three, the
+/// first or the second has none, by the round's number.
+void backward_with(DataParallel& data_parallel, const ProofIntegers& integers,
+                   const IntegerRound& round) {
+  constexpr std::array<std::array<int, 3>, 2> kOfThree = {{{0, 2, 1}, {2, 0, 1}}};  // 2: none
   const int rank = data_parallel.context().process_group().rank();
-  for (int i = 0; i < micro_batches; ++i) {
-    const bool last = i + 1 == micro_batches;
-    data_parallel.before_forward({i, micro_batches});
-    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, rank, i),
+  for (int i = 0; i < round.micro_batches; ++i) {
+    const bool last = i + 1 == round.micro_batches;
+    const int drawn = round.micro_batches < 3 ? i : kOfThree[round.number % 2][i];
+    data_parallel.before_forward({i, round.micro_batches});
+    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, rank, drawn),
                                  last);
   }
 }
@@ -147,7 +151,7 @@ std::string find_unsent(DataParallel& data_parallel, ProcessGroup& group,
                         const ProofIntegers& integers, const StrategyState& state,
                         const at::Tensor& before) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  backward_with(data_parallel, integers, 1);
+  backward_with(data_parallel, integers, IntegerRound{});
   const at::Tensor missing = state.kept(group) - before;
   std::int64_t rounded = 0;
   std::string wrong = find_wrong(buffers, {.integers = integers, .missing = missing}, rounded);
@@ -177,12 +181,13 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
                               IntegerRound round) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
-  const ProofIntegers integers(size, round.micro_batches, buffers.dtypes().reduce, round.number);
+  const ProofIntegers integers(size, std::min(round.micro_batches, 2), buffers.dtypes().reduce,
+                               round.number);
   const Agreement agreement = data_parallel.context().plan().agreement;
   const bool lossy = agreement == Agreement::lossy;
   StrategyState state(data_parallel.context().carried());
   const at::Tensor before = state.kept(group);
-  backward_with(data_parallel, integers, round.micro_batches);
+  backward_with(data_parallel, integers, round);
   const at::Tensor kept = state.kept(group);
   Expected should{.integers = integers};
   if (!lossy && agreement != Agreement::exact) should.own_rank = group.rank();

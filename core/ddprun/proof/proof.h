@@ -25,7 +25,7 @@ std::uint64_t hash_parameters(const DataParallel& data_parallel);
 
 /// One of the times at which check_integer_gradients() is made.
 struct IntegerRound {
-  int micro_batches = 1;     ///< 2: the first of two accumulates, as in a step with accumulation
+  int micro_batches = 1;  ///< 2 or 3: all but the last accumulate, as in a step with accumulation
   std::uint64_t number = 0;  ///< other integers for each number
 };
 

@@ -34,6 +34,7 @@ enum class Fault {
   write_padding,
   write_ahead,
   drop_micro_batch,
+  drop_first_of_three,
   stale_copy,
   clip_by_rank,
   clip_by_rank_in_place,
@@ -87,6 +88,7 @@ constexpr auto choice_names(Fault) {
                     "write_padding",
                     "write_ahead",
                     "drop_micro_batch",
+                    "drop_first_of_three",
                     "stale_copy",
                     "clip_by_rank",
                     "clip_by_rank_in_place",
@@ -154,6 +156,8 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void before_forward(MicroBatch micro_batch) override {
+    const bool second = micro_batch.index == 1 && !micro_batch.last();
+    if (second && wrong(Fault::drop_first_of_three)) gradients().zero_();
     if (!micro_batch.last()) return;
     late_.wait();
     late_ = {};
