@@ -209,6 +209,16 @@ TEST_F(Checkpoint, ADiskThatIsFullCostsTheCheckpointAndNotTheRun) {
   }
 }
 
+TEST_F(Checkpoint, OfASweepThatWasInterruptedTheRestRuns) {
+  folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, zero1]}\n", 3));
+  ASSERT_EQ(run({save_}).status, 0);
+  fs::remove_all(folder_.path() / "saved/strategy=zero1");
+  const CommandResult rest = run({save_, "train.resume_from=latest"});
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("not here: the run of the checkpoint has done all steps"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "saved/strategy=zero1/step-00000004"));
+}
+
 TEST_F(Checkpoint, EachPointOfASweepHasItsOwn) {
   folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, zero1]}\n", 3));
   ASSERT_EQ(run({save_}).status, 0);

@@ -39,6 +39,15 @@ namespace fs = std::filesystem;
                      .hint = std::move(hint)});
 }
 
+void check_steps_left(const fs::path& folder, std::int64_t step, const TrainConfig& train) {
+  if (step < train.all_steps()) return;
+  refuse_checkpoint(
+      folder, "the run of the checkpoint has done all steps that are asked for",
+      fmt::format("{} steps", step),
+      fmt::format("fewer than train.warmup_steps + train.steps = {}", train.all_steps()),
+      "raise train.steps to go on");
+}
+
 /// Sections and keys that do not change what is trained, or of which a checkpoint says more.
 constexpr std::array kOfNoMatter = {"name",
                                     "plugin_path",
@@ -92,15 +101,21 @@ std::optional<Resumption> Resumption::find(const Experiment& experiment) {
   return out;
 }
 
+void Resumption::check_unfinished(const Experiment& experiment) {
+  const fs::path folder = folder_of(experiment);
+  if (folder.empty()) return;
+  std::int64_t step = 0;
+  try {
+    step = read_state(folder).step;
+  } catch (const ConfigError&) {
+    return;  // find() says what is wrong with it
+  }
+  check_steps_left(folder, step, training(experiment).train);
+}
+
 void Resumption::check_fits(const Experiment& experiment) const {
   const TrainingConfig& config = training(experiment);
-  if (state_.step >= config.train.all_steps()) {
-    refuse_checkpoint(
-        folder_, "the run of the checkpoint has done all steps that are asked for",
-        fmt::format("{} steps", state_.step),
-        fmt::format("fewer than train.warmup_steps + train.steps = {}", config.train.all_steps()),
-        "raise train.steps to go on");
-  }
+  check_steps_left(folder_, state_.step, config.train);
   if (state_.optimizer != name_of(config.optimizer.name)) {
     refuse_checkpoint(folder_, "the checkpoint has the moments of another optimizer",
                       "optimizer.name " + state_.optimizer,

@@ -27,6 +27,10 @@ class Resumption {
   /// train.resume_from leads nowhere.
   static std::filesystem::path folder_of(const Experiment& experiment);
 
+  /// Throws ConfigError if the run that it leads to has done all steps: of a sweep the other points
+  /// go on.
+  static void check_unfinished(const Experiment& experiment);
+
   const std::filesystem::path& folder() const { return folder_; }
   const CheckpointState& state() const { return state_; }
 

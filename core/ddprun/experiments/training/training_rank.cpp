@@ -180,6 +180,7 @@ class TrainingKind final : public Training {
                                        std::int64_t local_ranks) const override {
     check_tokenizer(experiment);
     check_checkpoint_folder(experiment, Resumption::folder_of(experiment));
+    Resumption::check_unfinished(experiment);
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
       return check_memory(experiment, registry, local_ranks);
     }
