@@ -38,7 +38,7 @@ class Slow final : public Strategy {
 
   void on_gradient(int index) override {
     ++seen_;
-    if (index != late_) start(index);
+    if (index != late_) works_.push_back(all_reduce(index));
     const bool here = rank_ < 0 || rank_ == context_->group().rank();
     if (seen_ + 1 == context_->layout().count() && here && step_ >= first_) {
       std::this_thread::sleep_for(
@@ -47,7 +47,8 @@ class Slow final : public Strategy {
   }
 
   void finish_backward() override {
-    if (late_ >= 0) start(static_cast<int>(late_));
+    // First, so that what it waits is not for another one that was held up.
+    if (late_ >= 0) all_reduce(static_cast<int>(late_)).wait();
     for (Work& work : works_) work.wait();
     works_.clear();
     seen_ = 0;
@@ -59,10 +60,10 @@ class Slow final : public Strategy {
   }
 
  private:
-  void start(int index) {
+  Work all_reduce(int index) {
     const ParameterLayout& layout = context_->layout();
-    works_.push_back(context_->group().all_reduce(context_->gradients(layout.range(index)),
-                                                  ReduceOp::avg, layout.name(index)));
+    return context_->group().all_reduce(context_->gradients(layout.range(index)), ReduceOp::avg,
+                                        layout.name(index));
   }
 
   double sleep_ms_ = 0;
