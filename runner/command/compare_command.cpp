@@ -4,7 +4,6 @@
 
 #include <iostream>
 
-#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/text.h"
@@ -69,13 +68,6 @@ void check_compared(const Request& request) {
                        .got = fmt::format("{} result", request.paths.size()),
                        .expected = "two results or more: the first, and what came later",
                        .hint = "ddprun compare results/before results/after"});
-  }
-  if (request.format == ReportFormat::csv) {
-    throw ConfigError({.what = "a comparison has no such format",
-                       .where = "--format",
-                       .got = name_of(request.format),
-                       .expected = "table, markdown or json",
-                       .hint = "json has the numbers of all rows"});
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,12 @@ void add_experiment_options(CLI::App& command, Request& request) {
   add_common_options(command, request);
 }
 
-/// An argument that is one of names, which its help shows.
+/// An argument that is one of names, which its help shows; `but`: one that this command has not.
 template <NamedEnum E>
-void add_choice(CLI::App& command, const std::string& name, E& choice, const std::string& help) {
-  const std::vector<std::string> names(kChoiceNames<E>.begin(), kChoiceNames<E>.end());
+void add_choice(CLI::App& command, const std::string& name, E& choice, const std::string& help,
+                std::optional<E> but = {}) {
+  std::vector<std::string> names(kChoiceNames<E>.begin(), kChoiceNames<E>.end());
+  if (but) std::erase(names, name_of(*but));
   command
       .add_option_function<std::string>(
           name, [&choice](const std::string& text) { choice = value_named<E>(text); }, help)
@@ -68,9 +71,9 @@ void add_columns(CLI::App& command, Request& request) {
       ->check(CLI::Range(0, 100000).description(""));
 }
 
-void add_format_options(CLI::App& command, Request& request) {
+void add_format_options(CLI::App& command, Request& request, std::optional<ReportFormat> but = {}) {
   add_choice(command, "--format", request.format,
-             "What is printed: a table (the default), or all of its rows for other programs");
+             "What is printed: a table (the default), or all of its rows for other programs", but);
   add_columns(command, request);
 }
 
@@ -256,7 +259,7 @@ void declare_commands(CLI::App& app, Request& request) {
   CLI::App* compare = app.add_subcommand(
       "compare", "Compare results of different times or machines with the first one");
   add_results(*compare, request);
-  add_format_options(*compare, request);
+  add_format_options(*compare, request, /*but=*/ReportFormat::csv);
   compare
       ->add_option("--threshold", request.threshold,
                    "The status is 3 if a row is slower by more than that, as in 3%, beyond noise")

@@ -169,7 +169,7 @@ class Gathering {
     candidate.account = account_of(candidate.run);
     if (!known_.insert(candidate.run.fingerprint).second) return false;  // it is there
     if (!steps_.insert(step_of(candidate)).second) {
-      return leave_out(choice, "its step is that of another candidate");
+      return leave_out(choice, "the step is that of another candidate");
     }
     tuning_.candidates.push_back(std::move(candidate));
     return true;

@@ -93,7 +93,7 @@ TEST_F(Compare, ASlowerOneIsStatusThree) {
   EXPECT_GT(told["rows"][0]["ratio"], 1.5);
   EXPECT_GT(told["rows"][0]["interval"][0], 1.1);
   EXPECT_THAT(compare({"first/e", "slower/e", "--format", "csv"}).err,
-              HasSubstr("a comparison has no such format"));
+              HasSubstr("csv not in {table,markdown,json}"));
   EXPECT_THAT(compare({"first/e", "slower/e", "--format", "markdown"}).out,
               HasSubstr("### first/e, then slower/e"));
   // Written by hand, so its statistics do not agree: what no run can have written is refused.
