@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "ddprun/comm/group/measure_link.h"
+
 namespace ddprun {
 namespace {
 
@@ -47,6 +51,21 @@ TEST(Link, SmallBuffersTakeTheTreeAndLargeOnesTheRing) {
   };
   EXPECT_NEAR(seconds(4, 1024), 2 * (10e-6 + 4e-9), 1e-12);
   EXPECT_NEAR(seconds(8e6, 8), 2 * (7e-6 + 7e-3), 1e-12);
+}
+
+TEST(Link, IsMeasuredAgainWhileSmallCallsTakeLongerThanLargeOnes) {
+  const std::vector<double> bytes = {4000, 2000, 1000};
+  int measured = 0;
+  // Another program slows the small ones the first time, and the large one the second time.
+  const std::vector<std::vector<float>> times = {{50, 400, 400}, {900, 30, 20}};
+  const auto line = rising_line(bytes, [&] { return times.at(measured++); });
+  ASSERT_TRUE(line);
+  EXPECT_NEAR(line->slope, 0.01, 1e-9);
+  EXPECT_NEAR(line->intercept, 10, 1e-6);
+  EXPECT_EQ(measured, 2);
+  const auto falling = [&] { return ++measured, std::vector<float>{1, 2, 3}; };
+  EXPECT_FALSE(rising_line(bytes, falling));
+  EXPECT_EQ(measured, 6) << "not for ever";
 }
 
 }  // namespace

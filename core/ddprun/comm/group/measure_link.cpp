@@ -27,6 +27,8 @@ constexpr double kMostUs = 3e6;
 /// As long as they may always take: fast calls are made up to kMore times as often, since another
 /// program may slow each one.
 constexpr double kUsualUs = 20e3, kMore = 16;
+/// Another program may slow one size alone: then all are called again.
+constexpr int kAttempts = 4;
 constexpr const char* kLabel = "link";
 
 /// `elements`: those of all slices.
@@ -82,16 +84,21 @@ std::optional<CollectiveCost> measured_cost(ProcessGroup& group, CollectiveKind 
       group.allocate(largest / 4, at::TensorOptions().device(group.device().torch_device()));
   const double times = affordable_times(group, kind, memory);
   std::vector<double> bytes;
-  std::vector<float> us;
   for (std::size_t i = 0; i < kCalls.size(); ++i) {
     const std::int64_t size = std::max(unit, (largest >> (2 * i)) / unit * unit);
     bytes.push_back(static_cast<double>(size));
-    const int calls = static_cast<int>(times * kCalls[i]);
-    us.push_back(fastest_us(group, kind, memory.narrow(0, 0, size / 4), calls));
   }
-  const std::vector<float> least = least_of_ranks(us, group);
-  const auto line = fit_line(bytes, {least.begin(), least.end()});
-  if (!line || line->slope <= 0) return std::nullopt;
+  const auto fastest_of_sizes = [&] {
+    std::vector<float> us;
+    for (std::size_t i = 0; i < kCalls.size(); ++i) {
+      const auto elements = static_cast<std::int64_t>(bytes[i]) / 4;
+      const int calls = static_cast<int>(times * kCalls[i]);
+      us.push_back(fastest_us(group, kind, memory.narrow(0, 0, elements), calls));
+    }
+    return least_of_ranks(us, group);
+  };
+  const auto line = rising_line(bytes, fastest_of_sizes);
+  if (!line) return std::nullopt;
   return CollectiveCost{kind, group.size(), std::max(0.0, line->intercept), 1e-3 / line->slope};
 }
 
@@ -113,6 +120,19 @@ LargestOfKind largest_on_any_rank(ProcessGroup& group,
 }
 
 }  // namespace
+
+std::optional<LineFit> rising_line(const std::vector<double>& bytes,
+                                   const std::function<std::vector<float>()>& fastest_of_sizes) {
+  std::vector<double> least(bytes.size(), std::numeric_limits<double>::max());
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::vector<float> us = fastest_of_sizes();
+    std::ranges::transform(least, us, least.begin(), std::ranges::min, {},
+                           [](float each) { return static_cast<double>(each); });
+    const auto line = fit_line(bytes, least);
+    if (line && line->slope > 0) return line;
+  }
+  return std::nullopt;
+}
 
 LinkCosts measure_link(ProcessGroup& group, const std::vector<CollectiveRecord>& records) {
   LinkCosts costs;

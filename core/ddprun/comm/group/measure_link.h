@@ -1,10 +1,13 @@
 // How long collectives take between these ranks while nothing else runs.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "ddprun/comm/group/link_waits.h"
 #include "ddprun/comm/group/process_group.h"
+#include "ddprun/measure/line_fit.h"
 
 namespace ddprun {
 
@@ -14,5 +17,10 @@ namespace ddprun {
 /// call it, and get the same; it blocks, and its collectives are recorded. Barriers, and a kind
 /// whose times are on no rising line, are left out. Throws CommError.
 LinkCosts measure_link(ProcessGroup& group, const std::vector<CollectiveRecord>& records);
+
+/// A line through the fastest call of each size in `bytes`, in microseconds, of as many as four
+/// measurements: it is measured again while the line does not rise. Nothing if it never does.
+std::optional<LineFit> rising_line(const std::vector<double>& bytes,
+                                   const std::function<std::vector<float>()>& fastest_of_sizes);
 
 }  // namespace ddprun
