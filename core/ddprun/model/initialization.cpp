@@ -25,8 +25,11 @@ std::uint64_t stream_key(std::uint64_t seed, const std::string& name) {
 
 at::Tensor empty_parameter(at::IntArrayRef shape) {
   const std::int64_t elements = c10::multiply_integers(shape);
-  return elements < kLarge ? at::empty(shape, at::kFloat)
-                           : allocate_private(elements, at::kFloat).view(shape);
+  if (elements < kLarge) return at::empty(shape, at::kFloat);
+  const at::Tensor values = allocate_private(elements, at::kFloat);
+  // Not by view(), which keeps its base: this memory would outlive the move to flat buffers.
+  values.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  return values;
 }
 
 at::Tensor truncated_normal(at::IntArrayRef shape, double std, std::uint64_t seed,

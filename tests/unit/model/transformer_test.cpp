@@ -6,6 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/model/initialization.h"
 #include "support/plugin_library.h"
 #include "support/reference_transformer.h"
 #include "support/toy_model.h"
@@ -196,6 +198,17 @@ TEST_F(TransformerTest, InitialValuesDependOnTheSeedAndTheNameAlone) {
                          by_name.at("layers.1.attn.q_proj.weight")));
   EXPECT_FALSE(at::equal(by_name.at("layers.0.attn.q_proj.weight"),
                          by_name.at("layers.0.attn.k_proj.weight")));
+}
+
+TEST_F(TransformerTest, TheMemoryOfInitialValuesGoesWhenTheParameterMoves) {
+  for (const std::int64_t rows : {8, 1 << 10}) {  // a large one lies in memory of its own
+    const at::Tensor parameter = truncated_normal({rows, 1 << 10}, 1, 5, "w").requires_grad_();
+    const c10::weak_intrusive_ptr<c10::StorageImpl> memory(
+        c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+            parameter.storage().unsafeGetStorageImpl()));
+    at::Tensor(parameter).set_data(at::zeros({rows, 1 << 10}));
+    EXPECT_TRUE(memory.expired()) << rows;
+  }
 }
 
 TEST_F(TransformerTest, LaterTokensDoNotChangeEarlierLogits) {
