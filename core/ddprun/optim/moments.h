@@ -39,6 +39,9 @@ class Moments {
     return sum;
   }
 
+  /// Gives their memory back.
+  void drop() { segments_.clear(); }
+
   /// Calls `visit(part, arrays, from)` for consecutive parts that make up `range`. The part's
   /// elements begin at index `from` of each array.
   template <typename Visit>

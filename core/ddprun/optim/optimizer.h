@@ -50,6 +50,8 @@ class Optimizer {
   /// Updates so far, skipped ones not counted: by them AdamW corrects its moments. Between steps.
   virtual std::int64_t updates() const = 0;
   virtual void set_updates(std::int64_t updates) = 0;
+  /// Gives the memory of the moments back. No update comes.
+  void drop_moments() { moments_.drop(); }
   /// Bytes of the moments on this rank: of what it has updated so far.
   std::int64_t state_bytes() const { return moments_.bytes(); }
 

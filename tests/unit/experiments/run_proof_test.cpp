@@ -100,7 +100,11 @@ Proved train(std::int64_t halved_from, bool look) {
       losses.push_back(trainer.step(step, keep)[training().loss]);
       if (look) proof.after_step(step, losses.back());
     }
-    if (began && look) proof.finish();
+    if (began && look) {
+      EXPECT_GT(trainer.data_parallel().optimizer().state_bytes(), 0);
+      proof.finish();
+      EXPECT_EQ(trainer.data_parallel().optimizer().state_bytes(), 0) << "they made room";
+    }
     if (group.rank() != 0) return;
     const FlatBuffers& buffers = trainer.data_parallel().buffers();
     out = {proof.checks(), buffers.parameters(buffers.all()).clone(), losses, began};

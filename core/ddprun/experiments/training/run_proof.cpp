@@ -227,6 +227,9 @@ void RunProof::finish() {
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_.end - 1));
+  trainer_.data_parallel()
+      .optimizer()
+      .drop_moments();  // makes room for what PyTorch's operators take
   finish_kernels();
   finish_meetings();
 }
