@@ -95,7 +95,7 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.planned());
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);
-  outcome.copy = buffers.compute_copy(buffers.all());
+  outcome.copy = buffers.compute_copy(buffers.copied());
   if (const FrozenParameters* const frozen = trainer.data_parallel().frozen()) {
     std::vector<at::Tensor> units;  // in the order of the buffers
     for (const Unit& unit : frozen->buffers().units()) units.push_back(frozen->whole(unit));

@@ -104,10 +104,11 @@ void FlatBuffers::hold_parameters(const Allocate& how) {
   copy_values(parameters(all()), all());
   for (int i = 0; i < count(); ++i) tensors_[i].set_data(shaped(parameters(range(i)), i));
   scope.reset();
-  if (!has_copy()) return;
+  if (copied().size() == 0) return;
   const MemoryScope of_copy(MemoryCategory::compute_copy);
   // Strategies that own a part send the copy to each other.
-  copy_.add(all(), allocate(owns_all() ? allocate_private : how, all().size(), dtypes().compute));
+  const Allocate& how_copied = owns_all() ? allocate_private : how;
+  copy_.add(copied(), allocate(how_copied, copied().size(), dtypes().compute));
   parameters_changed(all());
   if (dtypes().model != dtypes().parameters) point_at_copy();
 }
@@ -250,11 +251,13 @@ at::Tensor FlatBuffers::mean(Range range) const {
 }
 
 at::Tensor FlatBuffers::compute_copy(Range range) const {
-  return copy_.empty() ? at::Tensor() : copy_.view(range);
+  const bool copied = !copy_.empty() && shared(range, this->copied()).size() > 0;
+  return copied ? copy_.view(range) : at::Tensor();
 }
 
 void FlatBuffers::parameters_changed(Range range) {
-  if (!copy_.empty()) compute_copy(range).copy_(parameters(range));
+  const Range part = shared(range, copied());
+  if (!copy_.empty() && part.size() > 0) compute_copy(part).copy_(parameters(part));
 }
 
 std::vector<at::Tensor> FlatBuffers::read(int index) const {
@@ -274,7 +277,7 @@ std::vector<at::Tensor> FlatBuffers::read(int index) const {
 /// What products read of it, 1-D; undefined: the parameter itself.
 at::Tensor FlatBuffers::copy_of(int index) const {
   const Range range = this->range(index);
-  if (!copy_.empty()) return copy_.view(range);
+  if (!copy_.empty()) return compute_copy(range);
   if (gathered_copy_.holds(range)) return gathered_copy_.view(range);
   const bool gathered = has_copy() && units()[unit_of(index)].dtype == dtypes().compute;
   return gathered && gathered_.holds(range) ? gathered_.view(range) : at::Tensor();

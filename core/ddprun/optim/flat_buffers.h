@@ -63,7 +63,8 @@ class FlatBuffers : public ParameterLayout {
   at::ScalarType mean_dtype() const {
     return holding_.gradients == Placement::sharded ? dtypes().parameters : dtypes().reduce;
   }
-  /// A 1-D view of the copy that the optimizer renews; undefined if there is none.
+  /// A 1-D view of the copy that the optimizer renews; undefined if there is none. Throws Error if
+  /// it covers a part of `range`.
   at::Tensor compute_copy(Range range) const;
   /// Renews the copy. Call it after anything but the optimizer wrote parameters.
   void parameters_changed(Range range);

@@ -22,6 +22,7 @@ struct ParameterLayout::Data {
   std::vector<Unit> units;
   BufferDtypes dtypes;
   bool has_copy = false;
+  Range copied;
   int ranks = 1, ranks_per_host = 1;
   std::int64_t parameter_count = 0;
 };

@@ -39,7 +39,8 @@ std::vector<GroupedRange> grouped_ranges(const ParameterLayout& layout,
   std::vector<GroupedRange> ranges;
   for (int index = 0; index < layout.count(); ++index) {
     const Range range = layout.with_padding(index);
-    if (!ranges.empty() && ranges.back().settings == settings[index]) {
+    const bool copy_ends = range.begin == layout.copied().end;
+    if (!ranges.empty() && ranges.back().settings == settings[index] && !copy_ends) {
       ranges.back().range.end = range.end;
     } else {
       ranges.push_back({range, settings[index]});

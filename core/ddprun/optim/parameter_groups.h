@@ -27,8 +27,8 @@ struct GroupedRange {
 std::vector<GroupSettings> group_settings(const std::vector<std::string>& names,
                                           const OptimizerConfig& config);
 
-/// Ranges that make up the whole buffer, by begin, as few as there can be. Throws as
-/// group_settings().
+/// Ranges that make up the whole buffer, by begin, as few as there can be; none is copied in part.
+/// Throws as group_settings().
 std::vector<GroupedRange> grouped_ranges(const ParameterLayout& layout,
                                          const OptimizerConfig& config);
 

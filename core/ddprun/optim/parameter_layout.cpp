@@ -82,6 +82,8 @@ void ParameterLayout::Data::choose_dtypes(const std::vector<NamedTensor>& parame
     unit.gathered_bytes = bytes_of(unit.range.size(), unit.dtype);
     if (all_in_float32 && copied)
       unit.gathered_bytes += bytes_of(unit.range.size(), dtypes.compute);
+    if (has_copy && (!all_in_float32 || copied))
+      this->copied.end = std::max(this->copied.end, unit.range.end);
   }
 }
 
@@ -93,6 +95,7 @@ const std::vector<std::int64_t>& ParameterLayout::sizes(int index) const {
 Range ParameterLayout::range(int index) const { return data_->ranges[index]; }
 std::int64_t ParameterLayout::parameter_count() const { return data_->parameter_count; }
 bool ParameterLayout::has_copy() const { return data_->has_copy; }
+Range ParameterLayout::copied() const { return data_->copied; }
 const std::vector<Unit>& ParameterLayout::units() const { return data_->units; }
 int ParameterLayout::unit_of(int index) const { return data_->unit_of[index]; }
 int ParameterLayout::ranks() const { return data_->ranks; }

@@ -16,8 +16,7 @@ struct NamedTensor;
 
 /// Elements [begin, end) of a flat buffer.
 struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
   bool contains(const Range& other) const { return begin <= other.begin && other.end <= end; }
   friend bool operator==(const Range&, const Range&) = default;
@@ -58,6 +57,7 @@ class ParameterLayout {
   std::int64_t gradient_bytes(Range range) const;   ///< as ranks exchange them
   std::int64_t parameter_bytes(Range range) const;  ///< as the optimizer updates them
   bool has_copy() const;                            ///< of the parameters, which products read
+  Range copied() const;  ///< what it covers: not the last units, if no product reads them
 
   const std::vector<Unit>& units() const;  ///< as forward uses them: the first ends the buffers
   int unit_of(int index) const;

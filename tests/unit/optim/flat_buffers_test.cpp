@@ -9,6 +9,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/optim/optimizer.h"
 #include "support/error_of.h"
 
 namespace ddprun {
@@ -178,6 +179,30 @@ TEST(FlatBuffers, KeepABfloat16CopyOfTheParametersForFusedKernels) {
         lies_in(slots[i].gradient, buffers.gradients(buffers.all()), buffers.range(2 - i).begin));
     EXPECT_TRUE(at::equal(slots[i].weight(), parameters[i].tensor.to(at::kBFloat16)));
   }
+}
+
+TEST(FlatBuffers, CopyNothingThatNoProductReads) {
+  std::vector<NamedTensor> parameters = three();
+  parameters[0].unit = "embedding";
+  parameters[0].read_in_float32 = true;
+  FlatBuffers buffers(parameters, {.compute = at::kBFloat16}, allocate_private, KernelSet::fused);
+  const Range copied = buffers.range(0, 1);
+  EXPECT_EQ(buffers.copied(), (Range{0, buffers.range(2).begin}));
+  EXPECT_EQ(buffers.allocated_bytes(), 48 * (4 + 4) + 32 * 2) << "parameters, gradients, a copy";
+  EXPECT_FALSE(buffers.compute_copy(buffers.range(2)).defined());
+  EXPECT_FALSE(buffers.slots()[0].compute.defined());
+  EXPECT_THROW(buffers.compute_copy(buffers.all()), Error) << "it would be renewed in part";
+  OptimizerConfig config;
+  config.lr = 1;
+  const auto optimizer = make_optimizer(config, buffers);
+  buffers.gradients(buffers.all()).fill_(1);
+  optimizer->begin_step(1);
+  optimizer->update_all();
+  EXPECT_TRUE(
+      at::equal(buffers.compute_copy(copied), buffers.parameters(copied).to(at::kBFloat16)));
+  buffers.parameters(buffers.all()).fill_(7);
+  buffers.parameters_changed(buffers.all());
+  EXPECT_TRUE(at::equal(buffers.compute_copy(copied), at::full({18}, 7, at::kBFloat16)));
 }
 
 std::string error_of(const std::vector<NamedTensor>& parameters) {

@@ -81,6 +81,8 @@ TEST(ParameterLayout, FusedKernelsReadNormsAndEmbeddingInFloat32) {
   EXPECT_EQ(read_dtype(fused, units[1].first), at::kBFloat16);
   EXPECT_EQ(gather_dtype(fused, {units[2].range.begin, units[1].range.end}), at::kBFloat16);
   EXPECT_THROW(gather_dtype(fused, fused.all()), c10::Error) << "of two dtypes";
+  EXPECT_EQ(fused.copied(), (Range{0, units[0].range.begin})) << "no product reads the embedding";
+  EXPECT_EQ(operators.copied(), Range());
 }
 
 TEST(ParameterLayout, AUnitInTwoPlacesIsRefused) {
