@@ -116,15 +116,15 @@ struct ByAvx512 {
     b.column_major ? pack_rows<kColumns>(b.transposed(), out) : pack_columns<kColumns>(b, out);
   }
 
-  /// At most (kRows, kColumns) of c = the product of two panels, plus addend if there is one.
-  template <typename T>
+  /// At most (rows, kColumns) of c = the product of two panels, plus addend if there is one.
+  template <int rows, typename T>
   DDPRUN_AVX512 static void multiply_panels(const E* a, const E* b, std::int64_t depth,
                                             const Matrix<const float>& addend, const Matrix<T>& c) {
-    const std::int64_t rows = c.rows;
+    const std::int64_t present = c.rows;
     const std::int64_t columns = c.columns;
-    __m512 sums[kRows][2];
+    __m512 sums[rows][2];
 #pragma GCC unroll 12
-    for (int row = 0; row < kRows; ++row) {
+    for (int row = 0; row < rows; ++row) {
       sums[row][0] = _mm512_setzero_ps();
       sums[row][1] = _mm512_setzero_ps();
     }
@@ -133,15 +133,15 @@ struct ByAvx512 {
       const auto low = load_words(b);
       const auto high = load_words(b + kValues<E>);
 #pragma GCC unroll 12
-      for (int row = 0; row < kRows; ++row) {
+      for (int row = 0; row < rows; ++row) {
         const auto word = broadcast_word(a + kWord * row);
         sums[row][0] = multiply_add(word, low, sums[row][0]);
         sums[row][1] = multiply_add(word, high, sums[row][1]);
       }
     }
 #pragma GCC unroll 12
-    for (int row = 0; row < kRows; ++row) {
-      if (row >= rows) continue;
+    for (int row = 0; row < rows; ++row) {
+      if (row >= present) continue;
       if (addend.data != nullptr) {
         add_row(addend.data + row * addend.stride, columns, sums[row][0], sums[row][1]);
       }
@@ -149,17 +149,28 @@ struct ByAvx512 {
     }
   }
 
+  /// At most so many rows of c, the first of them `row`.
+  template <int rows, typename T>
+  static void multiply_rows(const Packed<E>& packed, std::int64_t row,
+                            const Matrix<const float>& addend, const Matrix<T>& c) {
+    for (std::int64_t column = 0; column < c.columns; column += kColumns) {
+      multiply_panels<rows>(packed.panel_a(row), packed.panel_b(column), packed.depth,
+                            addend.data == nullptr ? addend : addend.from(row, column),
+                            c.from(row, column));
+    }
+  }
+
   // It walks along the rows of c: the next panel takes the neighbours of lines that were just
-  // touched.
+  // touched. The last panel of a may have few rows.
   template <typename T>
   static void multiply(const Packed<E>& packed, const Matrix<const float>& addend,
                        const Matrix<T>& c) {
-    for (std::int64_t row = 0; row < c.rows; row += kRows) {
-      for (std::int64_t column = 0; column < c.columns; column += kColumns) {
-        multiply_panels(packed.panel_a(row), packed.panel_b(column), packed.depth,
-                        addend.data == nullptr ? addend : addend.from(row, column),
-                        c.from(row, column));
-      }
+    std::int64_t row = 0;
+    for (; row + 8 < c.rows; row += kRows) multiply_rows<kRows>(packed, row, addend, c);
+    if (row + 4 < c.rows) {
+      multiply_rows<8>(packed, row, addend, c);
+    } else if (row < c.rows) {
+      multiply_rows<4>(packed, row, addend, c);
     }
   }
 };
