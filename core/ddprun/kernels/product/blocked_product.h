@@ -22,6 +22,7 @@ struct Packed {
   const E* a;
   const E* b;
   std::int64_t depth;
+  bool whole;  // whether that is all of k, not a part of a sum
 
   const E* panel_a(std::int64_t row) const { return a + row * depth; }
   const E* panel_b(std::int64_t column) const { return b + column * depth; }
@@ -72,7 +73,7 @@ void multiply_rows(const Matrix<const E>& a, const Matrix<const E>& b, bool add,
       if (!keep_a) pack_a(from, packed_a);
       if (!b_is_packed) I::pack_right(b.block(from, column, deep, I::kBlockN), packed_b);
       const Packed<E> packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
-                                round_up(deep, I::kStep)};
+                                round_up(deep, I::kStep), deep == k};
       if constexpr (std::is_same_v<T, float>) {
         I::multiply(packed, add || from > 0 ? out : Matrix<float>{}, out);
       } else {

@@ -119,7 +119,8 @@ struct ByAvx512 {
   /// At most (rows, kColumns) of c = the product of two panels, plus addend if there is one.
   template <int rows, typename T>
   DDPRUN_AVX512 static void multiply_panels(const E* a, const E* b, std::int64_t depth,
-                                            const Matrix<const float>& addend, const Matrix<T>& c) {
+                                            const Matrix<const float>& addend, const Matrix<T>& c,
+                                            bool past_caches) {
     const std::int64_t present = c.rows;
     const std::int64_t columns = c.columns;
     __m512 sums[rows][2];
@@ -145,18 +146,36 @@ struct ByAvx512 {
       if (addend.data != nullptr) {
         add_row(addend.data + row * addend.stride, columns, sums[row][0], sums[row][1]);
       }
-      write_row(sums[row][0], sums[row][1], columns, c.data + row * c.stride);
+      T* const to = c.data + row * c.stride;
+      if constexpr (std::is_same_v<T, float>) {
+        if (past_caches && columns >= kColumns) {
+          stream_row(sums[row][0], sums[row][1], to);
+          continue;
+        }
+      }
+      write_row(sums[row][0], sums[row][1], columns, to);
     }
+  }
+
+  /// Whether c is a weight's gradient, which nobody reads soon, and has rows of whole lines. The
+  /// line of a result need not be fetched then, and pushes no operand out of a cache.
+  template <typename T>
+  static bool seldom_read(const Matrix<T>& c) {
+    constexpr std::int64_t kLine = 64;
+    const auto bytes = static_cast<std::int64_t>(sizeof(T));
+    return std::is_same_v<E, bf16> && std::is_same_v<T, float> && c.stride * bytes % kLine == 0 &&
+           reinterpret_cast<std::uintptr_t>(c.data) % kLine == 0;
   }
 
   /// At most so many rows of c, the first of them `row`.
   template <int rows, typename T>
   static void multiply_rows(const Packed<E>& packed, std::int64_t row,
                             const Matrix<const float>& addend, const Matrix<T>& c) {
+    const bool past_caches = packed.whole && addend.data == nullptr && seldom_read(c);
     for (std::int64_t column = 0; column < c.columns; column += kColumns) {
       multiply_panels<rows>(packed.panel_a(row), packed.panel_b(column), packed.depth,
                             addend.data == nullptr ? addend : addend.from(row, column),
-                            c.from(row, column));
+                            c.from(row, column), past_caches);
     }
   }
 
@@ -172,6 +191,7 @@ struct ByAvx512 {
     } else if (row < c.rows) {
       multiply_rows<4>(packed, row, addend, c);
     }
+    _mm_sfence();  // other threads may read c
   }
 };
 
