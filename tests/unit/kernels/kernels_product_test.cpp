@@ -152,8 +152,9 @@ void check_rounded(const P& product, std::initializer_list<Sizes> all_sizes) {
   });
 }
 
-const std::initializer_list<Sizes> kSmall = {
-    {1, 1, 1}, {5, 7, 3}, {33, 20, 65}, {32, 64, 96}, {130, 37, 70}};
+/// Rows of c are one value longer than n: those of 47 begin at a line of the caches.
+const std::initializer_list<Sizes> kSmall = {{1, 1, 1},    {5, 7, 3},    {33, 20, 65},
+                                             {32, 64, 96}, {37, 47, 50}, {130, 37, 70}};
 /// Beyond one block of m, n or k, with an operand a that stays packed and one that does not.
 const std::initializer_list<Sizes> kBlocked = {
     {70, 530, 40}, {40, 33, 1100}, {1060, 37, 64}, {1030, 520, 1030}};
