@@ -12,6 +12,7 @@
 namespace ddprun {
 namespace {
 
+using kernels::Ahead;
 using kernels::bf16;
 using kernels::Matrix;
 using kernels::Pair;
@@ -36,7 +37,7 @@ at::Tensor unpaired(const at::Tensor& pairs) {
 }
 
 using OfPairs = void (*)(const Matrix<const Pair>&, const Matrix<const Pair>&, bool,
-                         const Matrix<float>&);
+                         const Matrix<float>&, Ahead&);
 
 /// An operand (rows, steps) whose steps lie along its rows, or down its columns.
 template <class E>
@@ -74,7 +75,9 @@ void check_floats(const Sizes& sizes) {
   check_product(sizes, at::mm(left.values(), right.values()),
                 [&](bool down, bool add, const Matrix<float>& c) {
                   const float* const columns = down ? turned.data() : nullptr;
-                  kernels::tile_product(operand<float>(left.data(), columns, sizes), b, add, c);
+                  Ahead ahead(b);
+                  kernels::tile_product(operand<float>(left.data(), columns, sizes), b, add, c,
+                                        ahead);
                 });
 }
 
@@ -88,7 +91,8 @@ void check_pairs(OfPairs product, const Sizes& sizes) {
   check_product(sizes, at::mm(left.values(), unpaired(right.values())),
                 [&](bool down, bool add, const Matrix<float>& c) {
                   const Pair* const columns = down ? as_pairs(turned) : nullptr;
-                  product(operand<Pair>(as_pairs(left), columns, sizes), b, add, c);
+                  Ahead ahead(b);
+                  product(operand<Pair>(as_pairs(left), columns, sizes), b, add, c, ahead);
                 });
 }
 

@@ -165,14 +165,19 @@ class KeyTile {
     const std::int64_t end = end_of_queries();
     for (std::int64_t query = begin; query < end; query += queries_from(query)) {
       const std::int64_t rows = queries_from(query);
-      const Matrix<const T> q = dense(in_.q.block(query, 0, rows, width_), memory_.q_rows);
-      const Matrix<const T> dout =
-          dense(gradients_.dout.block(query, 0, rows, width_), memory_.dout_rows);
+      const std::int64_t next = query + rows;
+      const Matrix<const T> q = dense(rows_of(in_.q, query), memory_.q_rows);
+      const Matrix<const T> dout = dense(rows_of(gradients_.dout, query), memory_.dout_rows);
+      Ahead sums(rows_of(gradients_.dq_sums, query));
+      Ahead next_q(next < end ? rows_of(in_.q, next) : Matrix<const S>{});
+      Ahead next_dout(next < end ? rows_of(gradients_.dout, next) : Matrix<const S>{});
       const std::int64_t seen = seen_before(query + q.rows);
       if (query == begin) clear_from(seen);
-      compute_scores(query, seen, q, dout);
-      add_product(tile_of(memory_.scores, q.rows, seen), seen, dout, query > begin, memory_.dv);
-      add_product(tile_of(memory_.dscores, q.rows, seen), seen, q, query > begin, memory_.dk);
+      compute_scores(query, seen, q, dout, sums);
+      add_product(tile_of(memory_.scores, q.rows, seen), seen, dout, query > begin, memory_.dv,
+                  next_q);
+      add_product(tile_of(memory_.dscores, q.rows, seen), seen, q, query > begin, memory_.dk,
+                  next_dout);
       add_to_queries(query, seen, std::min(q.rows, end - query));
     }
     if (begin >= end) clear_from(0);
@@ -181,6 +186,10 @@ class KeyTile {
   }
 
  private:
+  template <class R>
+  Matrix<R> rows_of(const Matrix<R>& all, std::int64_t query) const {
+    return all.block(query, 0, queries_from(query), width_);
+  }
   /// Queries of the passing tile that begins here.
   std::int64_t queries_from(std::int64_t query) const {
     return in_.causal && query < first_ + kKeptTile ? kShortTile : kPassingTile;
@@ -212,12 +221,12 @@ class KeyTile {
 
   /// Probabilities and the scores' gradients.
   void compute_scores(std::int64_t query, std::int64_t keys, const Matrix<const T>& q,
-                      const Matrix<const T>& dout) {
+                      const Matrix<const T>& dout, Ahead& ahead) {
     const Matrix<float> scores = tile_of(memory_.scores, q.rows, keys);
     const Matrix<float> dscores = tile_of(memory_.dscores, q.rows, keys);
     const std::int64_t lanes = scores.columns;
-    tile_product(along_rows(q), k_.block(0, 0, k_.rows, lanes), false, scores);
-    tile_product(along_rows(dout), v_.block(0, 0, v_.rows, lanes), false, dscores);
+    tile_product(along_rows(q), k_.block(0, 0, k_.rows, lanes), false, scores, ahead);
+    tile_product(along_rows(dout), v_.block(0, 0, v_.rows, lanes), false, dscores, ahead);
     hide_before(in_, {query, q.rows, lanes}, {first_, keys, 1}, memory_.scores);
     const std::int64_t seen = in_.causal ? query - first_ + 1 : keys;
     softmax_backward({q.rows, lanes, keys, seen, in_.scale}, gradients_.log_sum_exp + query,
@@ -226,11 +235,11 @@ class KeyTile {
 
   /// out (keys, width) += scores (rows, keys), transposed, times values (rows, width).
   void add_product(const Matrix<const float>& scores, std::int64_t keys,
-                   const Matrix<const T>& values, bool add, float* out) {
+                   const Matrix<const T>& values, bool add, float* out, Ahead& ahead) {
     const Matrix<const E> right = down_columns(values, memory_.row_steps);
     const Matrix<const E> left = down_columns(scores, memory_.score_steps);
     tile_product(left.block(0, 0, left.rows, keys).transposed(), right, add,
-                 {out, keys, width_, width_});
+                 {out, keys, width_, width_}, ahead);
   }
 
   /// dq += the scores' gradients (queries, keys) times keys, for each turn that begins among so
@@ -247,7 +256,8 @@ class KeyTile {
     std::atomic<std::int64_t>& turn = gradients_.turns[query / kShortTile];
     const std::int64_t tile = (first_ - in_.first_key(query) / kKeptTile * kKeptTile) / kKeptTile;
     wait_for(turn, tile);
-    tile_product(left, k_rows_.block(0, 0, left.columns, width_), tile > 0, sums);
+    Ahead nothing;
+    tile_product(left, k_rows_.block(0, 0, left.columns, width_), tile > 0, sums, nothing);
     if (is_last_of(query + sums.rows - 1)) {
       write_rows(Matrix<const float>(sums), gradients_.dq.from(query));
     }
@@ -305,8 +315,11 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
         in.causal ? std::max<std::int64_t>(0, key - first) / kLaneUnit * kLaneUnit : 0;
     const std::int64_t lanes = kKeptTile - lane;
     const Matrix<float> scores = {memory.scores, keys, lanes, lanes};
+    const Matrix<const S> v = in.v.block(key, 0, keys, width);
+    Ahead values(v);
+    Ahead next_keys(in.k.block(std::min(key + keys, end), 0, keys, width));
     tile_product(along_rows(dense(in.k.block(key, 0, keys, width), memory.k)), q.from(0, lane),
-                 false, scores);
+                 false, scores, values);
     hide_before(in, {first + lane, q_rows.rows - lane, 1}, {key, keys, lanes}, memory.scores);
     const std::int64_t seen = in.causal ? first + lane - key + 1 : keys;
     const RunningSoftmax running = {memory.running.largest + lane, memory.running.sum + lane};
@@ -314,9 +327,9 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
     const bool grown =
         online_softmax({keys, lanes, seen, in.scale}, memory.scores, running, memory.factor + lane);
     if (grown && key > begin) scale_lanes(width, kKeptTile, memory.factor, memory.sums);
-    tile_product(down_columns(in.v.block(key, 0, keys, width), memory.v).transposed(),
+    tile_product(down_columns(v, memory.v).transposed(),
                  down_columns(Matrix<const float>(scores), memory.probabilities), key > begin,
-                 sums.from(0, lane));
+                 sums.from(0, lane), next_keys);
   }
   finish_softmax(width, kKeptTile, in.scale, memory.running, memory.sums, memory.log_sum_exp);
   const Matrix<float> rows = {memory.rows, q_rows.rows, width, width};

@@ -97,19 +97,22 @@ HWY_INLINE void write_sums(const Vector (&sums)[rows][vectors], bool add, float*
 /// Sums of at most so many steps are rounded one by one; such sums are added to c. Longer ones
 /// would be large next to what they take in, and lose its last bits.
 constexpr std::int64_t kSteps = 32;
+/// Lines that are asked for in so many steps.
+constexpr std::int64_t kLinesAhead = 8;
 
 /// One block of c: (rows, vectors * Lanes) at (first_row, first_lane). It stays in the first-level
 /// cache over all steps.
 template <int rows, int vectors, class E>
 HWY_NOINLINE void multiply_block(const Matrix<const E>& left, const Matrix<const E>& right,
                                  bool add, const Matrix<float>& c, std::int64_t first_row,
-                                 std::int64_t first_lane) {
+                                 std::int64_t first_lane, Ahead& ahead) {
   const std::int64_t row_stride = left.row_stride();
   const std::int64_t step_stride = left.column_stride();
   const std::int64_t right_stride = right.stride;
   const E* a = left.data + first_row * row_stride;
   const E* b = right.data + first_lane;
   for (std::int64_t first = 0; first == 0 || first < left.columns; first += kSteps) {
+    ahead.ask(kLinesAhead);
     Vector sums[rows][vectors];
 #pragma GCC unroll 12
     for (int row = 0; row < rows; ++row) {
@@ -127,41 +130,42 @@ HWY_NOINLINE void multiply_block(const Matrix<const E>& left, const Matrix<const
 /// multiply_block() for a number of rows that is known at run time: those that are left, or `most`.
 template <int most, int vectors, class E>
 HWY_INLINE void multiply_rows(const Matrix<const E>& left, const Matrix<const E>& right, bool add,
-                              const Matrix<float>& c, std::int64_t row, std::int64_t lane) {
+                              const Matrix<float>& c, std::int64_t row, std::int64_t lane,
+                              Ahead& ahead) {
   if constexpr (most > 1) {
     if (left.rows - row < most) {
-      return multiply_rows<most - 1, vectors>(left, right, add, c, row, lane);
+      return multiply_rows<most - 1, vectors>(left, right, add, c, row, lane, ahead);
     }
   }
-  multiply_block<most, vectors>(left, right, add, c, row, lane);
+  multiply_block<most, vectors>(left, right, add, c, row, lane, ahead);
 }
 
 template <int vectors, class E>
 HWY_INLINE void multiply_lanes(const Matrix<const E>& left, const Matrix<const E>& right, bool add,
-                               const Matrix<float>& c, std::int64_t lane) {
+                               const Matrix<float>& c, std::int64_t lane, Ahead& ahead) {
   for (std::int64_t row = 0; row < left.rows; row += kRows<E>) {
-    multiply_rows<kRows<E>, vectors>(left, right, add, c, row, lane);
+    multiply_rows<kRows<E>, vectors>(left, right, add, c, row, lane, ahead);
   }
 }
 
 template <class E>
 HWY_INLINE void multiply_tiles(const Matrix<const E>& left, const Matrix<const E>& right, bool add,
-                               const Matrix<float>& c) {
+                               const Matrix<float>& c, Ahead& ahead) {
   const auto width = static_cast<std::int64_t>(hn::Lanes(kFloats));
   std::int64_t lane = 0;
   for (; lane + 2 * width <= right.columns; lane += 2 * width) {
-    multiply_lanes<2>(left, right, add, c, lane);
+    multiply_lanes<2>(left, right, add, c, lane, ahead);
   }
-  for (; lane < right.columns; lane += width) multiply_lanes<1>(left, right, add, c, lane);
+  for (; lane < right.columns; lane += width) multiply_lanes<1>(left, right, add, c, lane, ahead);
 }
 
 void multiply_floats(const Matrix<const float>& left, const Matrix<const float>& right, bool add,
-                     const Matrix<float>& c) {
-  multiply_tiles(left, right, add, c);
+                     const Matrix<float>& c, Ahead& ahead) {
+  multiply_tiles(left, right, add, c, ahead);
 }
 void multiply_pairs(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                    const Matrix<float>& c) {
-  multiply_tiles(left, right, add, c);
+                    const Matrix<float>& c, Ahead& ahead) {
+  multiply_tiles(left, right, add, c, ahead);
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
@@ -170,16 +174,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
+void Ahead::ask(std::int64_t lines) {
+  constexpr std::int64_t kLine = 64;
+  for (; lines > 0 && rows_ > 0; --lines) {
+    __builtin_prefetch(row_ + at_);
+    at_ += kLine;
+    if (at_ < bytes_) continue;
+    at_ = 0;
+    row_ += stride_;
+    --rows_;
+  }
+}
+
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_pairs);
 
 void tile_product(const Matrix<const float>& left, const Matrix<const float>& right, bool add,
-                  const Matrix<float>& c) {
-  HWY_DYNAMIC_DISPATCH(multiply_floats)(left, right, add, c);
+                  const Matrix<float>& c, Ahead& ahead) {
+  HWY_DYNAMIC_DISPATCH(multiply_floats)(left, right, add, c, ahead);
 }
 
 void tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                  const Matrix<float>& c) {
+                  const Matrix<float>& c, Ahead& ahead) {
   static const auto chosen = [] {
     if constexpr (kX86) {
       if (product_path() == ProductPath::amx) return amx_tile_product;
@@ -187,12 +203,12 @@ void tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& righ
     }
     return tile_product_by_floats;
   }();
-  chosen(left, right, add, c);
+  chosen(left, right, add, c, ahead);
 }
 
 void tile_product_by_floats(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
-                            bool add, const Matrix<float>& c) {
-  HWY_DYNAMIC_DISPATCH(multiply_pairs)(left, right, add, c);
+                            bool add, const Matrix<float>& c, Ahead& ahead) {
+  HWY_DYNAMIC_DISPATCH(multiply_pairs)(left, right, add, c, ahead);
 }
 
 }  // namespace ddprun::kernels

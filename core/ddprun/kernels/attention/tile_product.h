@@ -1,6 +1,8 @@
 // Products of small matrices whose operands are already laid out for the registers.
 #pragma once
 
+#include <cstddef>
+
 #include "ddprun/kernels/types.h"
 
 namespace ddprun::kernels {
@@ -15,21 +17,42 @@ static_assert(sizeof(Pair) == sizeof(float));
 /// `lanes` below is a multiple of this.
 constexpr std::int64_t kLaneUnit = 16;
 
+/// Rows that are read soon. A product asks the caches for a few of their lines at a time, so that
+/// they come while it multiplies: all at once would hold up its own reads.
+class Ahead {
+ public:
+  Ahead() = default;
+  template <class T>
+  explicit Ahead(const Matrix<T>& rows)
+      : row_(reinterpret_cast<const std::byte*>(rows.data)),
+        stride_(rows.stride * static_cast<std::int64_t>(sizeof(T))),
+        bytes_(rows.columns * static_cast<std::int64_t>(sizeof(T))),
+        rows_(rows.rows) {}
+
+  /// Asks for so many lines of those that are left.
+  [[gnu::noinline]] void ask(std::int64_t lines);
+
+ private:
+  const std::byte* row_ = nullptr;
+  std::int64_t stride_ = 0, bytes_ = 0, rows_ = 0, at_ = 0;
+};
+
 // A product sums over steps. A step is one term if the elements are floats, two if they are pairs.
 
 /// c (rows, lanes) = left (rows, steps) right (steps, lanes), or c += that if `add`. Only left may
 /// be column-major. Sums are float32, over some tens of steps at a time. c overlaps no operand.
+/// Meanwhile what lies `ahead` is asked for, as far as the time goes.
 void tile_product(const Matrix<const float>& left, const Matrix<const float>& right, bool add,
-                  const Matrix<float>& c);
+                  const Matrix<float>& c, Ahead& ahead);
 
 /// The same of pairs, by AMX or by AVX-512's bfloat16 instructions where that is the
 /// product_path(). Else it is tile_product_by_floats(), which is slower than widening whole tiles
 /// and multiplying floats.
 void tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                  const Matrix<float>& c);
+                  const Matrix<float>& c, Ahead& ahead);
 
 /// The same on any CPU: each half of a pair is widened to float32 in a register.
 void tile_product_by_floats(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
-                            bool add, const Matrix<float>& c);
+                            bool add, const Matrix<float>& c, Ahead& ahead);
 
 }  // namespace ddprun::kernels

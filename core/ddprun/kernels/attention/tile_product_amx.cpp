@@ -16,9 +16,10 @@ namespace {
 
 using namespace amx;
 
-constexpr std::int64_t kDepth = 16;    // steps of pairs in a tile
-constexpr std::int64_t kMost = 8;      // tiles' depths in a block of k
-constexpr std::int64_t kPairs = 1024;  // of the two tiles of a panel's depth, as bf16
+constexpr std::int64_t kDepth = 16;      // steps of pairs in a tile
+constexpr std::int64_t kMost = 8;        // tiles' depths in a block of k
+constexpr std::int64_t kStepsALine = 4;  // that is asked for
+constexpr std::int64_t kPairs = 1024;    // of the two tiles of a panel's depth, as bf16
 
 /// Packs at most 32 rows and kMost * kDepth steps as pack_rows() does: steps beyond the last are 0.
 void pack_left(const Matrix<const Pair>& left, bf16* out) {
@@ -85,12 +86,13 @@ DDPRUN_AMX void write_sums(const float* sums, bool add, const Matrix<float>& c) 
 
 /// The product of at most 32 rows and kMost * kDepth steps.
 DDPRUN_AMX void multiply_rows(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
-                              bool add, const Matrix<float>& c) {
+                              bool add, const Matrix<float>& c, Ahead& ahead) {
   alignas(64) bf16 packed[kMost * kPairs];
   alignas(64) float sums[kPanel * kPanel];
   pack_left(left, packed);
   configure_tiles();
   for (std::int64_t lane = 0; lane < right.columns; lane += kPanel) {
+    ahead.ask(left.columns / kStepsALine);
     const std::int64_t width = std::min(kPanel, right.columns - lane);
     multiply_panel(packed, {right.data + lane, right.rows, width, right.stride}, sums);
     write_sums(sums, add, {c.data + lane, c.rows, width, c.stride});
@@ -101,13 +103,13 @@ DDPRUN_AMX void multiply_rows(const Matrix<const Pair>& left, const Matrix<const
 }  // namespace
 
 void amx_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                      const Matrix<float>& c) {
+                      const Matrix<float>& c, Ahead& ahead) {
   constexpr std::int64_t kSteps = kMost * kDepth;
   for (std::int64_t step = 0; step < left.columns; step += kSteps) {
     for (std::int64_t row = 0; row < left.rows; row += kPanel) {
       multiply_rows(left.block(row, step, kPanel, kSteps),
                     right.block(step, 0, kSteps, right.columns), add || step > 0,
-                    c.block(row, 0, kPanel, c.columns));
+                    c.block(row, 0, kPanel, c.columns), ahead);
     }
   }
 }

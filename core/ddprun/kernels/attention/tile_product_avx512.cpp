@@ -10,7 +10,8 @@ namespace ddprun::kernels {
 namespace {
 
 constexpr int kRows = 12;
-constexpr int kWidth = 16;  // lanes of a vector
+constexpr int kWidth = 16;               // lanes of a vector
+constexpr std::int64_t kStepsALine = 4;  // that is asked for
 
 /// to (rows, vectors * kWidth) = sums, or to += sums if `add`.
 template <int rows, int vectors>
@@ -31,9 +32,10 @@ DDPRUN_AVX512 inline void write_sums(const __m512 (&sums)[rows][vectors], bool a
 template <int rows, int vectors>
 DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
                                   bool add, const Matrix<float>& c, std::int64_t first_row,
-                                  std::int64_t first_lane) {
+                                  std::int64_t first_lane, Ahead& ahead) {
   const std::int64_t row_stride = left.row_stride();
   const std::int64_t step_stride = left.column_stride();
+  ahead.ask(left.columns / kStepsALine);
   __m512 sums[rows][vectors];
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
@@ -63,32 +65,32 @@ DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<c
 /// multiply_block() for a number of rows that is known at run time: those that are left, or `most`.
 template <int most, int vectors>
 void multiply_rows(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                   const Matrix<float>& c, std::int64_t row, std::int64_t lane) {
+                   const Matrix<float>& c, std::int64_t row, std::int64_t lane, Ahead& ahead) {
   if constexpr (most > 1) {
     if (left.rows - row < most) {
-      return multiply_rows<most - 1, vectors>(left, right, add, c, row, lane);
+      return multiply_rows<most - 1, vectors>(left, right, add, c, row, lane, ahead);
     }
   }
-  multiply_block<most, vectors>(left, right, add, c, row, lane);
+  multiply_block<most, vectors>(left, right, add, c, row, lane, ahead);
 }
 
 template <int vectors>
 void multiply_lanes(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                    const Matrix<float>& c, std::int64_t lane) {
+                    const Matrix<float>& c, std::int64_t lane, Ahead& ahead) {
   for (std::int64_t row = 0; row < left.rows; row += kRows) {
-    multiply_rows<kRows, vectors>(left, right, add, c, row, lane);
+    multiply_rows<kRows, vectors>(left, right, add, c, row, lane, ahead);
   }
 }
 
 }  // namespace
 
 void avx512_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
-                         const Matrix<float>& c) {
+                         const Matrix<float>& c, Ahead& ahead) {
   std::int64_t lane = 0;
   for (; lane + 2 * kWidth <= right.columns; lane += 2 * kWidth) {
-    multiply_lanes<2>(left, right, add, c, lane);
+    multiply_lanes<2>(left, right, add, c, lane, ahead);
   }
-  if (lane < right.columns) multiply_lanes<1>(left, right, add, c, lane);
+  if (lane < right.columns) multiply_lanes<1>(left, right, add, c, lane, ahead);
 }
 
 }  // namespace ddprun::kernels
