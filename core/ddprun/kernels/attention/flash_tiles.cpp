@@ -215,7 +215,7 @@ class KeyTile {
   }
   /// The scores of so many keys: (rows, whole vectors of lanes).
   static Matrix<float> tile_of(float* scores, std::int64_t rows, std::int64_t keys) {
-    const std::int64_t lanes = (keys + kLaneUnit - 1) / kLaneUnit * kLaneUnit;
+    const std::int64_t lanes = whole_lanes(keys);
     return {scores, rows, lanes, lanes};
   }
 
@@ -301,19 +301,20 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
   const std::int64_t width = in.q.columns;
   const ForwardScratch<S, T> memory(width, Arena(scratch));
   const Matrix<const S> q_rows = in.q.block(first, 0, kKeptTile, width);
+  const std::int64_t all_lanes = whole_lanes(q_rows.rows);
   const std::int64_t end = in.causal ? std::min(first + q_rows.rows, in.k.rows) : in.k.rows;
   const auto q = row_a_lane(along_rows(multiplied(q_rows, memory.widened)), memory.q);
-  const Matrix<float> sums = {memory.sums, width, kKeptTile, kKeptTile};
+  const Matrix<float> sums = {memory.sums, width, all_lanes, all_lanes};
   // Finite, since a query may see none of the first keys.
-  std::fill_n(memory.running.largest, kKeptTile, kBelowAllScores);
-  std::fill_n(memory.running.sum, kKeptTile, 0.0F);
+  std::fill_n(memory.running.largest, all_lanes, kBelowAllScores);
+  std::fill_n(memory.running.sum, all_lanes, 0.0F);
   const std::int64_t begin = in.first_key(first) / kPassingTile * kPassingTile;
   for (std::int64_t key = begin, keys = 0; key < end; key += keys) {
     keys = std::min(in.causal && key >= first ? kShortTile : kPassingTile, end - key);
     // Queries before the keys see none of them; whole vectors of such lanes are left out.
     const std::int64_t lane =
         in.causal ? std::max<std::int64_t>(0, key - first) / kLaneUnit * kLaneUnit : 0;
-    const std::int64_t lanes = kKeptTile - lane;
+    const std::int64_t lanes = all_lanes - lane;
     const Matrix<float> scores = {memory.scores, keys, lanes, lanes};
     const Matrix<const S> v = in.v.block(key, 0, keys, width);
     Ahead values(v);
@@ -326,12 +327,12 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
     std::fill_n(memory.factor, lane, 1.0F);
     const bool grown =
         online_softmax({keys, lanes, seen, in.scale}, memory.scores, running, memory.factor + lane);
-    if (grown && key > begin) scale_lanes(width, kKeptTile, memory.factor, memory.sums);
+    if (grown && key > begin) scale_lanes(width, all_lanes, memory.factor, memory.sums);
     tile_product(down_columns(v, memory.v).transposed(),
                  down_columns(Matrix<const float>(scores), memory.probabilities), key > begin,
                  sums.from(0, lane), next_keys);
   }
-  finish_softmax(width, kKeptTile, in.scale, memory.running, memory.sums, memory.log_sum_exp);
+  finish_softmax(width, all_lanes, in.scale, memory.running, memory.sums, memory.log_sum_exp);
   const Matrix<float> rows = {memory.rows, q_rows.rows, width, width};
   transpose(Matrix<const float>(sums.block(0, 0, width, rows.rows)), rows);
   write_rows(Matrix<const float>(rows), out.from(first));

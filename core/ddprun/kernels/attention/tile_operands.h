@@ -101,10 +101,16 @@ Matrix<const Pair> down_columns(const Matrix<const S>& in, Pair* memory) {
   return {memory, steps_of<bf16>(in.rows), in.columns, in.columns};
 }
 
-/// Rows as a right operand that sums along them: a row a lane, of kKeptTile.
+/// Lanes of whole vectors that hold so many.
+constexpr std::int64_t whole_lanes(std::int64_t count) {
+  return (count + kLaneUnit - 1) / kLaneUnit * kLaneUnit;
+}
+
+/// Rows as a right operand that sums along them: a row a lane.
 template <class E>
 Matrix<const E> row_a_lane(const Matrix<const E>& along, E* memory) {
-  const Matrix<E> lanes = {memory, along.columns, kKeptTile, kKeptTile};
+  const std::int64_t count = whole_lanes(along.rows);
+  const Matrix<E> lanes = {memory, along.columns, count, count};
   transpose(along, lanes);
   return lanes;
 }
