@@ -29,7 +29,7 @@ class Ahead {
         bytes_(rows.columns * static_cast<std::int64_t>(sizeof(T))),
         rows_(rows.rows) {}
 
-  /// Asks for so many lines of those that are left.
+  /// Asks for so many lines of those that are left. Inlined it would take a product's registers.
   [[gnu::noinline]] void ask(std::int64_t lines);
 
  private:
