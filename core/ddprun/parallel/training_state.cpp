@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -197,6 +198,25 @@ std::vector<NamedTensor> own_state(DataParallel& data_parallel) {
   declare(data_parallel, {}, [&](const char* prefix) { return StateList(prefix, out); });
   for (NamedTensor& part : own_parts(data_parallel)) out.push_back(std::move(part));
   return out;
+}
+
+void check_carried_is_declared(DataParallel& data_parallel) {
+  std::vector<NamedTensor> declared;
+  declare(data_parallel, {}, [&](const char* prefix) { return StateList(prefix, declared); });
+  const CarriedState& carried = data_parallel.context().carried();
+  std::vector<at::Tensor> all = carried.tensors;
+  if (carried.error_feedback.defined()) all.push_back(carried.error_feedback);
+  for (const at::Tensor& tensor : all) {
+    const bool known = std::ranges::any_of(declared, [&](const NamedTensor& each) {
+      return each.tensor.const_data_ptr() == tensor.const_data_ptr();
+    });
+    if (known) continue;
+    throw Error({.what = "a checkpoint would lose what the strategy carries from step to step",
+                 .where = data_parallel.strategy().called,
+                 .got = "a tensor of shape " + shape_text(tensor.sizes()) + " given to carries()",
+                 .expected = "the same tensor in declare_state()",
+                 .hint = "declare it there (ddprun/plugin/state.h), or save no checkpoints"});
+  }
 }
 
 void read_own_state(DataParallel& data_parallel, WhoseState whose, const Lookup& lookup) {

@@ -27,6 +27,8 @@ SharedTensors shared_moments(DataParallel& data_parallel);
 /// (Plugin::declare_state()), and where ranks differ its "parameter.NAME" and "moment.NAME". It may
 /// be nothing. Numbers are int64 scalars.
 std::vector<NamedTensor> own_state(DataParallel& data_parallel);
+/// Throws Error if a checkpoint would lose a tensor that the strategy gave to carries().
+void check_carried_is_declared(DataParallel& data_parallel);
 
 /// Gives the value of a name, or an undefined tensor if there is none.
 using Lookup = std::function<at::Tensor(const std::string& name)>;

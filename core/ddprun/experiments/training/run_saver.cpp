@@ -104,6 +104,7 @@ RunSaver::RunSaver(const Experiment& experiment, Trainer& trainer, ProcessGroup&
     : experiment_(experiment), trainer_(trainer), group_(group), last_ns_(now_ns()) {
   const CheckpointConfig& config = training(experiment).train.checkpoint;
   if (!config.saves()) return;
+  check_carried_is_declared(trainer.data_parallel());
   path_ = checkpoint_folder(experiment);
   if (config.on_signal) signals_.emplace();
   if (group.rank() != 0) return;
