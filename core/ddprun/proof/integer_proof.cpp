@@ -129,18 +129,23 @@ Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
                 : "and what is not sent of them is lost")};
 }
 
-/// Backwards with these integers in place of gradients. The integers are of two; of three, the
-/// first or the second has none, by the round's number.
+/// Backwards with these integers in place of gradients. The integers are of two micro-batches, the
+/// last and an earlier one: the first in each round of an even number, else one that is drawn.
 void backward_with(DataParallel& data_parallel, const ProofIntegers& integers,
                    const IntegerRound& round) {
-  constexpr std::array<std::array<int, 3>, 2> kOfThree = {{{0, 2, 1}, {2, 0, 1}}};  // 2: none
+  const ProofIntegers none = integers.silent();
   const int rank = data_parallel.context().process_group().rank();
-  for (int i = 0; i < round.micro_batches; ++i) {
-    const bool last = i + 1 == round.micro_batches;
-    const int drawn = round.micro_batches < 3 ? i : kOfThree[round.number % 2][i];
+  const std::int64_t last = round.micro_batches - 1;
+  const std::int64_t drawn =
+      last < 2 || round.number % 2 == 0
+          ? 0
+          : 1 + static_cast<std::int64_t>(round.number / 2 % static_cast<std::uint64_t>(last - 1));
+  for (std::int64_t i = 0; i <= last; ++i) {
     data_parallel.before_forward({i, round.micro_batches});
-    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, rank, drawn),
-                                 last);
+    const bool given = i == drawn || i == last;
+    const at::Tensor loss = loss_with_integer_gradients(data_parallel, given ? integers : none,
+                                                        rank, i == drawn ? 0 : 1);
+    data_parallel.backward_as_is(loss, i == last);
   }
 }
 
@@ -181,8 +186,8 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
                               IntegerRound round) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
-  const ProofIntegers integers(size, std::min(round.micro_batches, 2), buffers.dtypes().reduce,
-                               round.number);
+  const int given = round.micro_batches > 1 ? 2 : 1;  // micro-batches
+  const ProofIntegers integers(size, given, buffers.dtypes().reduce, round.number);
   const Agreement agreement = data_parallel.context().plan().agreement;
   const bool lossy = agreement == Agreement::lossy;
   StrategyState state(data_parallel.context().carried());

@@ -25,8 +25,8 @@ std::uint64_t hash_parameters(const DataParallel& data_parallel);
 
 /// One of the times at which check_integer_gradients() is made.
 struct IntegerRound {
-  int micro_batches = 1;  ///< 2 or 3: all but the last accumulate, as in a step with accumulation
-  std::uint64_t number = 0;  ///< other integers for each number
+  std::int64_t micro_batches = 1;  ///< more: all but the last accumulate, as in a step of as many
+  std::uint64_t number = 0;        ///< other integers for each number
 };
 
 /// Fills every gradient with small integers that differ by rank (ProofIntegers), through a real

@@ -35,6 +35,7 @@ enum class Fault {
   write_ahead,
   drop_micro_batch,
   drop_first_of_three,
+  drop_first_three,
   stale_copy,
   clip_by_rank,
   clip_by_rank_in_place,
@@ -89,6 +90,7 @@ constexpr auto choice_names(Fault) {
                     "write_ahead",
                     "drop_micro_batch",
                     "drop_first_of_three",
+                    "drop_first_three",
                     "stale_copy",
                     "clip_by_rank",
                     "clip_by_rank_in_place",
@@ -158,6 +160,7 @@ class Planted final : public Strategy, public UnitListener {
   void before_forward(MicroBatch micro_batch) override {
     const bool second = micro_batch.index == 1 && !micro_batch.last();
     if (second && wrong(Fault::drop_first_of_three)) gradients().zero_();
+    if (micro_batch.index == 3 && wrong(Fault::drop_first_three)) gradients().zero_();
     if (!micro_batch.last()) return;
     late_.wait();
     late_ = {};

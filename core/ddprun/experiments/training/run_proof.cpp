@@ -293,8 +293,7 @@ void RunProof::look(const std::string& when) {
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
   look_at_plugins(when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
-  const std::int64_t accumulated = batch_per_rank(experiment_) / micro_batch(experiment_);
-  const auto micro_batches = static_cast<int>(std::min<std::int64_t>(accumulated, 3));
+  const std::int64_t micro_batches = batch_per_rank(experiment_) / micro_batch(experiment_);
   enter(
       check_integer_gradients(data_parallel, group_, {micro_batches, counter_hash(~seed_, looks_)}),
       when);
