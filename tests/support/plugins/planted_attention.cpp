@@ -62,6 +62,7 @@ class PlantedAttention final : public Attention {
     options.option("row", &row_, "where, in the last head", {.min = 0});
     options.option("add", &add_, "to the first element of the row");
     options.option("not_a_number", &not_a_number_, "adds that instead");
+    options.option("first_head", &first_head_, "in the first head instead");
   }
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -132,7 +133,7 @@ class PlantedAttention final : public Attention {
   /// Zeros, but for one element.
   at::Tensor error_of(const at::Tensor& right) const {
     at::Tensor error = at::zeros(right.sizes(), right.options());
-    const at::Tensor head = error[right.size(0) - 1][right.size(1) - 1];
+    const at::Tensor head = first_head_ ? error[0][0] : error[right.size(0) - 1][right.size(1) - 1];
     head[row_][0].fill_(not_a_number_ ? std::numeric_limits<double>::quiet_NaN() : add_);
     return error;
   }
@@ -155,3 +156,4 @@ class PlantedAttention final : public Attention {
 }  // namespace ddprun::planted
 
 DDPRUN_ATTENTION(ddprun::planted::PlantedAttention, TEST_NAME, TEST_SUMMARY, "1.0")
+  bool first_head_ = false;

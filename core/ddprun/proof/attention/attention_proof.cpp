@@ -24,26 +24,34 @@ namespace {
 
 using RowsOfHeads = std::map<std::int64_t, at::Tensor>;  // head -> rows, int64, ascending
 
-constexpr std::int64_t kHeadsOfKeys = 2;
+constexpr std::int64_t kHeadsOfKeys = 4;  // a key's gradients take all queries
 
-/// All rows of the heads from `first` on.
-RowsOfHeads all_rows(std::int64_t first, std::int64_t heads, std::int64_t length) {
+std::int64_t drawn_below(std::int64_t end, std::uint64_t seed, std::uint64_t counter) {
+  return static_cast<std::int64_t>(counter_hash(seed, counter) % static_cast<std::uint64_t>(end));
+}
+
+/// So many of the heads or, if there are no more, all; the last among them. Ascending.
+std::vector<std::int64_t> draw_heads(std::int64_t heads, std::int64_t count, std::uint64_t seed) {
+  std::set<std::int64_t> drawn = {heads - 1};
+  const auto wanted = static_cast<std::size_t>(std::min(heads, count));
+  for (std::uint64_t i = 0; drawn.size() < wanted; ++i) drawn.insert(drawn_below(heads, ~seed, i));
+  return {drawn.begin(), drawn.end()};
+}
+
+RowsOfHeads all_rows(const std::vector<std::int64_t>& heads, std::int64_t length) {
   RowsOfHeads rows;
-  for (std::int64_t head = first; head < heads; ++head) rows[head] = at::arange(length);
+  for (const std::int64_t head : heads) rows[head] = at::arange(length);
   return rows;
 }
 
-/// The last row of the last head, and rows drawn from the last `drawn_from` heads.
-RowsOfHeads draw_rows(std::int64_t heads, std::int64_t length, std::int64_t drawn_from,
+/// Rows of these heads, the last row of the last one among them.
+RowsOfHeads draw_rows(const std::vector<std::int64_t>& heads, std::int64_t length,
                       std::uint64_t seed) {
-  const std::int64_t first = std::max<std::int64_t>(0, heads - drawn_from);
-  if ((heads - first) * length <= ProofRows::kSampled) return all_rows(first, heads, length);
-  const auto below = [seed](std::uint64_t counter, std::int64_t end) {
-    return static_cast<std::int64_t>(counter_hash(seed, counter) % static_cast<std::uint64_t>(end));
-  };
-  std::set<std::pair<std::int64_t, std::int64_t>> drawn = {{heads - 1, length - 1}};
+  const std::int64_t count = std::ssize(heads);
+  if (count * length <= ProofRows::kSampled) return all_rows(heads, length);
+  std::set<std::pair<std::int64_t, std::int64_t>> drawn = {{heads.back(), length - 1}};
   for (std::uint64_t i = 0; drawn.size() < ProofRows::kSampled; ++i) {
-    drawn.emplace(first + below(2 * i, heads - first), below(2 * i + 1, length));
+    drawn.emplace(heads[drawn_below(count, seed, 2 * i)], drawn_below(length, seed, 2 * i + 1));
   }
   std::map<std::int64_t, std::vector<std::int64_t>> by_head;
   for (const auto& [head, row] : drawn) by_head[head].push_back(row);
@@ -95,8 +103,7 @@ class Comparison {
     Compared out("output", results_.out);
     std::optional<Compared> dq;
     if (config_.backward()) dq.emplace("dq", results_.dq);
-    for (const auto& [head, rows] :
-         whole() ? all_rows(0, heads(), length) : draw_rows(heads(), length, heads(), rows_.seed)) {
+    for (const auto& [head, rows] : rows_of(heads(), length)) {
       const OracleQueries right = oracle_of_queries(inputs_of(head), rows);
       out.compare(head, rows, right.out);
       if (dq) dq->compare(head, rows, right.dq);
@@ -110,9 +117,7 @@ class Comparison {
     const std::int64_t length = config_.sizes().keys;
     Compared dk("dk", results_.dk);
     Compared dv("dv", results_.dv);
-    for (const auto& [head, rows] : whole()
-                                        ? all_rows(0, heads(), length)
-                                        : draw_rows(heads(), length, kHeadsOfKeys, rows_.seed)) {
+    for (const auto& [head, rows] : rows_of(kHeadsOfKeys, length)) {
       const OracleKeys right = oracle_of_keys(inputs_of(head), rows);
       dk.compare(head, rows, right.dk);
       dv.compare(head, rows, right.dv);
@@ -123,7 +128,13 @@ class Comparison {
  private:
   std::int64_t heads() const { return config_.batch * config_.heads; }
   std::int64_t longest() const { return std::max(config_.sizes().queries, config_.sizes().keys); }
-  bool whole() const { return longest() <= rows_.whole; }
+
+  /// What is compared: up to a length of rows_.whole everything, else rows of `drawn` heads.
+  RowsOfHeads rows_of(std::int64_t drawn, std::int64_t length) const {
+    const bool whole = longest() <= rows_.whole;
+    const auto of_heads = draw_heads(heads(), whole ? heads() : drawn, rows_.seed);
+    return whole ? all_rows(of_heads, length) : draw_rows(of_heads, length, rows_.seed);
+  }
 
   HeadInputs inputs_of(std::int64_t head) const {
     const auto wide = [&](const at::Tensor& x) {

@@ -23,7 +23,7 @@ struct ResultError {
 
 /// What the proof compares. Up to a length of kWhole all rows. Above, kSampled rows of output and
 /// dq of all heads, the last one among them; and to a length of kLongestKeys as many of dk and dv,
-/// of two heads, since one key's gradient takes all queries.
+/// of the last head and three that are drawn, since one key's gradient takes all queries.
 struct ProofRows {
   static constexpr std::int64_t kWhole = 2048;
   static constexpr std::int64_t kLongestKeys = 16384;
