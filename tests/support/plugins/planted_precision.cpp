@@ -5,6 +5,9 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <array>
+
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/parts/autocast.h"
@@ -24,11 +27,16 @@ class PlantedScaler final : public LossScaler {
   }
 };
 
+enum class WrongLinear { none, halves_gradients, of_first_sample, loses_tail };
+constexpr auto choice_names(WrongLinear) {
+  return std::array{"none", "halves_gradients", "of_first_sample", "loses_tail"};
+}
+
 class PlantedPrecision final : public Precision {
  public:
   void declare_options(Options& options) override {
     options.option("scales", &scaler_.up, "factor of the loss; 0: none");
-    options.option("halves_gradients", &halves_gradients_, "of linear layers");
+    options.option("linear", &linear_, "what is wrong with linear layers");
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
     options.option("computes", &computes_, "the dtype of the products, in fact");
@@ -42,16 +50,31 @@ class PlantedPrecision final : public Precision {
   LossScaler* loss_scaler() override { return scaler_.up == 0 ? nullptr : &scaler_; }
 
   Linear linear() override {
-    if (!halves_gradients_) return {};
-    return [](const at::Tensor& x, const at::Tensor& weight) {
+    if (linear_ == WrongLinear::none) return {};
+    return [wrong = linear_](const at::Tensor& x, const at::Tensor& weight) {
+      if (wrong == WrongLinear::loses_tail) return without_tail(x, weight);
+      if (wrong == WrongLinear::of_first_sample) return of_first_sample(x, weight);
       const at::Tensor y = at::linear(x, weight);
       return y.detach() + 0.5 * (y - y.detach());
     };
   }
 
  private:
+  /// The columns that do not fill a vector of 16 are left out.
+  static at::Tensor without_tail(const at::Tensor& x, const at::Tensor& weight) {
+    const std::int64_t whole = std::max<std::int64_t>(16, weight.size(1) / 16 * 16);
+    return at::linear(x.narrow(-1, 0, whole), weight.narrow(1, 0, whole));
+  }
+
+  /// The gradient of the weight is that of the first of several samples.
+  static at::Tensor of_first_sample(const at::Tensor& x, const at::Tensor& weight) {
+    if (x.dim() == 2) return at::linear(x, weight);
+    const at::Tensor first = at::linear(x.detach().narrow(0, 0, 1), weight);
+    return at::linear(x, weight.detach()) + (first - first.detach()).sum(0, true);
+  }
+
   PlantedScaler scaler_;
-  bool halves_gradients_ = false;
+  WrongLinear linear_ = WrongLinear::none;
   ReduceDtype declares_ = ReduceDtype::float32;
   ReduceDtype computes_ = ReduceDtype::float32;
 };

@@ -16,11 +16,12 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
                       std::uint64_t seed);
 
 /// Finds the format in which linear layers multiply, by factors that only this format keeps apart,
-/// compares it with what the precision declares, and the gradients of a layer of random numbers, if
-/// steps have a backward, with float64 ("products_format"). For the reference kernels; the fused
-/// ones read a copy in the format itself, which compute_copy checks. All ranks call it, between
-/// steps.
-Check check_products(Trainer& trainer, ProcessGroup& group, std::uint64_t seed);
+/// and compares it with what the precision declares; if steps have a backward, compares layers of
+/// random numbers, of the model's sizes, and their gradients with float64 ("products_format"). For
+/// the reference kernels; the fused ones read a copy in the format itself, which compute_copy
+/// checks. All ranks call it, between steps.
+Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
+                     std::uint64_t seed);
 
 /// Compares the factor that undid the scale of the last step's loss with that scale, `scaled_by`
 /// ("loss_scaled_back"). For precisions that scale it, after a step that was not skipped. All ranks

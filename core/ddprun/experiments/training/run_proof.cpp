@@ -303,7 +303,7 @@ void RunProof::look_at_plugins(const std::string& when) {
   // First: attention, too, computes under the precision.
   const bool reference = training(experiment_).model.kernels == KernelSet::reference;
   if (reference && !failed("products_format")) {
-    enter(check_products(trainer_, group_, counter_hash(seed_ + 3, looks_)), when);
+    enter(check_products(experiment_, trainer_, group_, counter_hash(seed_ + 3, looks_)), when);
   }
   if (failed("attention_computed") || failed("products_format")) return;
   enter(check_attention(experiment_, trainer_, group_, counter_hash(seed_ + 1, looks_)), when);
