@@ -76,14 +76,14 @@ at::Tensor Transformer::rotate(const at::Tensor& x) const {
   return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
 }
 
-at::Tensor Transformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const at::Tensor& first_keys) const {
-  const MemoryLabel label("attention");
-  return called_forward(attention_, q, k, v, {.causal = true, .first_keys = first_keys});
+Transformer::Mix Transformer::mix_of_plugin(const at::Tensor& first_keys) const {
+  return [this, first_keys](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    const MemoryLabel label("attention");
+    return called_forward(attention_, q, k, v, {.causal = true, .first_keys = first_keys});
+  };
 }
 
-at::Tensor Transformer::attend(const Block& block, const at::Tensor& x,
-                               const at::Tensor& first_keys) const {
+at::Tensor Transformer::attend(const Block& block, const at::Tensor& x, const Mix& mix) const {
   const auto heads = [&](const at::Tensor& y) {
     return y.unflatten(-1, {config_.heads, config_.head_dim()});
   };
@@ -105,7 +105,7 @@ at::Tensor Transformer::attend(const Block& block, const at::Tensor& x,
     k = turned(heads(from(block.k, block.k_bias))).transpose(1, 2);
     v = heads(from(block.v, block.v_bias)).transpose(1, 2);
   }
-  const at::Tensor mixed = mix(q, k, v, first_keys);
+  const at::Tensor mixed = mix(q, k, v);
   const MemoryLabel label("output");
   return project(mixed.transpose(1, 2).flatten(2), block.output, block.output_bias);
 }
@@ -131,14 +131,14 @@ at::Tensor Transformer::feed_forward(const Block& block, const at::Tensor& x) co
   return linear("w2", activated([&] { return gate * up; }), block.w2, block.w2_bias);
 }
 
-Transformer::Layers Transformer::reference_layers(const at::Tensor& first_keys) const {
+Transformer::Layers Transformer::reference_layers(const Mix& mix) const {
   const auto added = [](const at::Tensor& x, const at::Tensor& branch) {
     const MemoryLabel label("residual");
     return x + branch;
   };
   return {.attention =
-              [this, added, first_keys](const at::Tensor& x, const Block& block) {
-                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias), first_keys));
+              [this, added, mix](const at::Tensor& x, const Block& block) {
+                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias), mix));
               },
           .feed_forward =
               [this, added](const at::Tensor& x, const Block& block) {

@@ -21,6 +21,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
+#include "ddprun/model/plain_attention.h"
 
 namespace ddprun {
 
@@ -233,7 +234,7 @@ at::Tensor Transformer::logits_of(const at::Tensor& x) const {
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers({}));
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers(mix_of_plugin({})));
   return run_unit_(unit_of(config_.layers), [&] { return logits_of(x); });
 }
 
@@ -246,28 +247,37 @@ at::Tensor Transformer::embedded(const at::Tensor& ids) const {
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
                              const Documents& documents) const {
-  return config_.kernels == KernelSet::fused ? fused_loss(ids, targets, documents)
-                                             : reference_loss(ids, targets, documents);
+  return config_.kernels == KernelSet::fused
+             ? fused_loss(ids, targets, documents)
+             : loss_by_operators(ids, targets, documents.divisor,
+                                 mix_of_plugin(documents.first_keys));
 }
 
 at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                                        const Documents& documents) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers(documents.first_keys));
+  return loss_by_operators(ids, targets, documents.divisor,
+                           [first_keys = documents.first_keys](
+                               const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+                             return plain_attention(q, k, v, first_keys);
+                           });
+}
+
+at::Tensor Transformer::loss_by_operators(const at::Tensor& ids, const at::Tensor& targets,
+                                          double divisor, const Mix& mix) const {
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers(mix));
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1), label("loss");
     const at::Tensor logits = logits_of(x).to(at::kFloat).flatten(0, 1);
-    if (documents.divisor == 0) return at::cross_entropy_loss(logits, targets.flatten());
-    return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum) /
-           documents.divisor;
+    if (divisor == 0) return at::cross_entropy_loss(logits, targets.flatten());
+    return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum) / divisor;
   });
 }
 
-Transformer::Layers Transformer::fused_layers(const fused::Shape& shape,
-                                              const at::Tensor& first_keys) const {
+Transformer::Layers Transformer::fused_layers(const fused::Shape& shape, const Mix& mix) const {
   return {.attention =
-              [this, shape, first_keys](const at::Tensor& stream, const Block& block) {
+              [shape, mix](const at::Tensor& stream, const Block& block) {
                 const auto [q, k, v] = fused::attention_input(stream, block, shape);
-                return fused::attention_output(stream, mix(q, k, v, first_keys), block, shape);
+                return fused::attention_output(stream, mix(q, k, v), block, shape);
               },
           .feed_forward =
               [shape](const at::Tensor& stream, const Block& block) {
@@ -296,7 +306,8 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
     return fused::embedding(token_embeddings_, ids.flatten());
   });
   // (B * T, d_model)
-  const at::Tensor x = through_blocks(embedded, fused_layers(shape, documents.first_keys));
+  const at::Tensor x =
+      through_blocks(embedded, fused_layers(shape, mix_of_plugin(documents.first_keys)));
   const double divisor =
       documents.divisor != 0 ? documents.divisor : static_cast<double>(targets.numel());
   return run_unit_(unit_of(config_.layers), [&] {

@@ -82,7 +82,8 @@ class Transformer {
   /// kernels meet an autocast that use_memory() did not foresee.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets,
                   const Documents& documents = {}) const;
-  /// The same by ATen's operators, whatever `kernels` says.
+  /// The same by PyTorch's operators alone, its attention included, whatever `kernels` says. Only
+  /// what use_linear() sets is kept.
   at::Tensor reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                             const Documents& documents = {}) const;
 
@@ -113,10 +114,12 @@ class Transformer {
   at::Tensor project(const at::Tensor& x, const ParameterSlot& weight,
                      const at::Tensor& bias) const;
   at::Tensor rotate(const at::Tensor& x) const;
+  /// Attention of q, k and v (B, heads, T, head_dim).
+  using Mix =
+      std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
   /// The attention plugin's forward.
-  at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                 const at::Tensor& first_keys) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x, const at::Tensor& first_keys) const;
+  Mix mix_of_plugin(const at::Tensor& first_keys) const;
+  at::Tensor attend(const Block& block, const at::Tensor& x, const Mix& mix) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {
@@ -128,11 +131,13 @@ class Transformer {
   struct Layers {
     Layer attention, feed_forward;
   };
-  Layers reference_layers(const at::Tensor& first_keys) const;
+  Layers reference_layers(const Mix& mix) const;
+  at::Tensor loss_by_operators(const at::Tensor& ids, const at::Tensor& targets, double divisor,
+                               const Mix& mix) const;
   at::Tensor through_block(at::Tensor stream, std::int64_t block, const Layers& layers) const;
   bool trains_blocks(std::int64_t first, std::int64_t last) const;
   at::Tensor through_blocks(const at::Tensor& stream, const Layers& layers) const;
-  Layers fused_layers(const fused::Shape& shape, const at::Tensor& first_keys) const;
+  Layers fused_layers(const fused::Shape& shape, const Mix& mix) const;
   at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets,
                         const Documents& documents) const;
 

@@ -33,7 +33,8 @@ enum class Fault {
   across_documents,
   reuse,
   ignore_strides,
-  evaluate_other
+  evaluate_other,
+  read_last_call
 };
 constexpr auto choice_names(Fault) {
   return std::array{"nothing",
@@ -52,7 +53,8 @@ constexpr auto choice_names(Fault) {
                     "across_documents",
                     "reuse",
                     "ignore_strides",
-                    "evaluate_other"};
+                    "evaluate_other",
+                    "read_last_call"};
 }
 
 class PlantedAttention final : public Attention {
@@ -60,9 +62,9 @@ class PlantedAttention final : public Attention {
   void declare_options(Options& options) override {
     options.option("fault", &fault_, "what is wrong");
     options.option("row", &row_, "where, in the last head", {.min = 0});
+    options.option("first_head", &first_head_, "in the first head instead");
     options.option("add", &add_, "to the first element of the row");
     options.option("not_a_number", &not_a_number_, "adds that instead");
-    options.option("first_head", &first_head_, "in the first head instead");
   }
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -79,6 +81,7 @@ class PlantedAttention final : public Attention {
     if (fault_ == Fault::half_the_batch) return with_half_again(out);
     if (fault_ == Fault::reuse) return last_of(out);
     if (fault_ == Fault::evaluate_other && !c10::GradMode::is_enabled()) return 0.5 * out;
+    if (fault_ == Fault::read_last_call) return with_backward_of_last_call(out);
     if (fault_ == Fault::ignore_strides) return out + error_if_contiguous(out, q, k, v);
     return fault_ == Fault::output ? out + error_of(out) : out;
   }
@@ -101,6 +104,16 @@ class PlantedAttention final : public Attention {
     const at::Tensor last = last_.defined() && last_.sizes() == out.sizes() ? last_ : out;
     last_ = out.detach();
     return last.detach() + (out - out.detach());
+  }
+
+  /// As if backward read memory that the next call writes.
+  at::Tensor with_backward_of_last_call(const at::Tensor& out) {
+    if (!out.requires_grad()) return out;
+    const at::Tensor returned = out.view_as(out);
+    returned.register_hook([this, call = ++calls_](const at::Tensor& right) {
+      return call == calls_ ? right : right.roll(1, 2);
+    });
+    return returned;
   }
 
   /// What is wrong if memory is read as if the inputs were contiguous.
@@ -148,12 +161,13 @@ class PlantedAttention final : public Attention {
 
   Fault fault_ = Fault::nothing;
   std::int64_t row_ = 0;
+  bool first_head_ = false;
   double add_ = 0.01;
   bool not_a_number_ = false;
   at::Tensor last_;
+  int calls_ = 0;  ///< with gradients
 };
 
 }  // namespace ddprun::planted
 
 DDPRUN_ATTENTION(ddprun::planted::PlantedAttention, TEST_NAME, TEST_SUMMARY, "1.0")
-  bool first_head_ = false;

@@ -35,12 +35,15 @@ std::string to_text(const StepScalars& scalars) {
 /// Whose a failed check is: "strategy naive". Time can be any plugin's.
 std::string blamed(const std::string& check, const Experiment& experiment) {
   if (check == "rest_after_steps" || check == "clock_agrees") return "a plugin";
-  if (check == "gradients_computed") return "model.kernels fused";
-  const PluginKind kind = check == "attention_computed" ? PluginKind::attention
-                          : check == "products_format"  ? PluginKind::precision
-                          : check == "loss_scaled_back" ? PluginKind::precision
-                                                        : PluginKind::strategy;
-  return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
+  const PluginKind kind = check == "attention_computed"   ? PluginKind::attention
+                          : check == "gradients_computed" ? PluginKind::attention
+                          : check == "products_format"    ? PluginKind::precision
+                          : check == "loss_scaled_back"   ? PluginKind::precision
+                                                          : PluginKind::strategy;
+  const bool fused = training(experiment).model.kernels == KernelSet::fused;
+  return fmt::format("{}{} {}",
+                     check == "gradients_computed" && fused ? "model.kernels fused or " : "",
+                     to_string(kind), experiment.plugin(kind).name);
 }
 
 /// Of its samples or, if they are fewer than eight, of the first one's tokens, 64 at least where it
@@ -227,17 +230,18 @@ void RunProof::finish() {
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_.end - 1));
-  trainer_.data_parallel()
-      .optimizer()
-      .drop_moments();  // makes room for what PyTorch's operators take
-  finish_kernels();
+  // Makes room for what PyTorch's operators take.
+  trainer_.data_parallel().optimizer().drop_moments();
+  finish_gradients();
   finish_meetings();
 }
 
-void RunProof::finish_kernels() {
+void RunProof::finish_gradients() {
   DataParallel& data_parallel = trainer_.data_parallel();
-  const bool fused = training(experiment_).model.kernels == KernelSet::fused;
-  if (!fused || data_parallel.extent() == StepExtent::forward) return;
+  const bool on_cpu = group_.device().torch_device().is_cpu();
+  if (data_parallel.extent() == StepExtent::forward || !on_cpu) return;
+  // A difference in the last bit becomes one of a step of 8 bits, layer upon layer.
+  if (data_parallel.precision().dtypes().product_format() == "float8") return;
   enter(check_gradients_computed(data_parallel, group_,
                                  trainer_.two_losses(eighth_of(trainer_.last_batch())),
                                  counter_hash(seed_ + 2, looks_)),

@@ -83,8 +83,7 @@ class RunProof {
   void check_unchanged(const std::string& when);
   void check_parameters(const std::string& when);
   Agreement agreement() const { return trainer_.data_parallel().context().plan().agreement; }
-  /// Of fused kernels: their gradients.
-  void finish_kernels();
+  void finish_gradients();
   void finish_loss();
   void finish_plan();
   void finish_scalars();
