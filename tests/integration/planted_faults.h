@@ -1,40 +1,14 @@
 // The faults that the tests plant, and who is to catch each in which words.
 #pragma once
 
-#include <algorithm>
-#include <cstdlib>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "ddprun/experiments/training/run_proof.h"
-#include "ddprun/experiments/training/training_config.h"
+#include "integration/planted_steps.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {
-
-inline constexpr int kSteps = 8;  // warm-up included
-inline constexpr int kWarmup = 2;
-/// With 12 no run looks at itself just before the last step. DDPRUN_PROOF_SEED: another one, with
-/// which faults of a single step may be seen or not.
-inline int proof_seed() {
-  const char* const other = std::getenv("DDPRUN_PROOF_SEED");
-  return other == nullptr ? 12 : std::atoi(other);
-}
-
-/// A step (not the first, not the last) at which, and before which, no run of these tests looks at
-/// itself.
-inline int unseen_step() {
-  TrainConfig train;
-  train.warmup_steps = kWarmup;
-  train.steps = kSteps - kWarmup;
-  const auto drawn = drawn_steps(proof_seed(), steps_from(0, train));
-  const auto looks = [&](int step) { return std::ranges::binary_search(drawn, step); };
-  for (int step = 2; step + 1 < kSteps; ++step) {
-    if (!looks(step) && !looks(step - 1)) return step;
-  }
-  return 0;
-}
 
 /// by_sentence: the run is proved, and a line below its table says what is odd.
 enum class Caught { by_run, by_sentence, by_verify };
@@ -287,6 +261,11 @@ inline std::vector<Planted> planted_faults() {
        strategy("planted_periodic", "ranks_differ"),
        run,
        {"parameters_equal: ", "on rank 1"}},
+      {"sharded_reads_others_in_backward",
+       {"strategy={name: planted_sharded, fault: backward_reads_others}", kReference},
+       run,
+       {"integer_gradients: strategy planted_sharded: failed before step 0: rank 0: ",
+        " in backward is not what it read in forward"}},
       {"exact_says_its_ranks_are_apart",
        strategy("planted_periodic", "exact_says_apart"),
        run,

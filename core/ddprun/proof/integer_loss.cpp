@@ -3,6 +3,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -10,7 +12,9 @@
 #include <iterator>
 #include <vector>
 
+#include "ddprun/base/counter_hash.h"
 #include "ddprun/base/torch_versions.h"
+#include "ddprun/proof/drawn_run.h"
 
 namespace ddprun {
 
@@ -20,25 +24,42 @@ namespace {
 /// integers. They are made when autograd asks for them, one parameter after another: the check of a
 /// model must not take the memory of another one.
 struct IntegersBackward final : torch::autograd::Node {
-  IntegersBackward(const FlatBuffers& buffers, const ProofIntegers& integers)
-      : buffers(buffers), integers(integers) {}
+  IntegersBackward(const FlatBuffers& buffers, const ProofIntegers& integers, std::string& wrong)
+      : buffers(buffers), integers(integers), wrong(wrong) {}
 
   const FlatBuffers& buffers;
   const ProofIntegers& integers;
+  std::string& wrong;
   int index = 0;  // the parameter's
-  int rank = 0;
-  int micro_batch = 0;
+  IntegersOf of;
+  at::Tensor read_in_forward = {};
 
   std::string name() const override { return "IntegersBackward"; }
 
+  /// Some of what the model reads now, where it is not whole all the time.
+  at::Tensor read_now() const {
+    if (buffers.holding().parameters != Placement::sharded) return {};
+    const Range all = buffers.range(index);
+    const Range run = drawn_run(all, counter_hash(of.draw, static_cast<std::uint64_t>(index)));
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& read : buffers.read(index)) {
+      parts.push_back(read.narrow(0, run.begin - all.begin, run.size()).to(at::kFloat));
+    }
+    return at::cat(parts);
+  }
+
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    if (const at::Tensor now = read_now(); now.defined() && !at::equal(now, read_in_forward)) {
+      wrong = "what the model reads of " + buffers.name(index) +
+              " in backward is not what it read in forward";
+    }
     at::Tensor values = buffers.empty_gradient(index);  // the parameter may be transposed
     const std::int64_t first_element = buffers.range(index).begin;
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), ProofIntegers::kGrain,
                      [&](std::int64_t begin, std::int64_t end) {
-                       integers.write_gradients({first_element + begin, first_element + end}, rank,
-                                                micro_batch, data + begin);
+                       integers.write_gradients({first_element + begin, first_element + end},
+                                                of.rank, of.micro_batch, data + begin);
                      });
     return {values.to(buffers.parameter(index).options())};
   }
@@ -48,13 +69,13 @@ struct IntegersBackward final : torch::autograd::Node {
 /// made last first, so making the terms from the last parameter to the first lets gradients arrive
 /// in buffer order, as in training.
 at::Tensor loss_of_unit(const FlatBuffers& buffers, const Unit& unit, const ProofIntegers& integers,
-                        int rank, int micro_batch) {
+                        IntegersOf of, std::string& wrong) {
   std::vector<at::Tensor> terms;
   for (int index = unit.last; index >= unit.first; --index) {
-    const NodePointer<IntegersBackward> node = new_node<IntegersBackward>(buffers, integers);
+    const NodePointer<IntegersBackward> node = new_node<IntegersBackward>(buffers, integers, wrong);
     node->index = index;
-    node->rank = rank;
-    node->micro_batch = micro_batch;
+    node->of = of;
+    node->read_in_forward = node->read_now();
     node->set_next_edges(torch::autograd::collect_next_edges(buffers.parameter(index)));
     terms.push_back(at::zeros({}, buffers.parameter(index).options()));
     torch::autograd::set_history(terms.back(), node);
@@ -65,7 +86,7 @@ at::Tensor loss_of_unit(const FlatBuffers& buffers, const Unit& unit, const Proo
 }  // namespace
 
 at::Tensor loss_with_integer_gradients(DataParallel& data_parallel, const ProofIntegers& integers,
-                                       int rank, int micro_batch) {
+                                       IntegersOf of, std::string& wrong) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const std::vector<int>& numbers = data_parallel.roles().units;
   at::Tensor loss;
@@ -73,9 +94,8 @@ at::Tensor loss_with_integer_gradients(DataParallel& data_parallel, const ProofI
     const int trained = numbers[unit];  // -1: all frozen
     loss = data_parallel.unit(unit, [&] {
       const at::Tensor own =
-          trained < 0
-              ? at::zeros({}, buffers.parameter(0).options().requires_grad(false))
-              : loss_of_unit(buffers, buffers.units()[trained], integers, rank, micro_batch);
+          trained < 0 ? at::zeros({}, buffers.parameter(0).options().requires_grad(false))
+                      : loss_of_unit(buffers, buffers.units()[trained], integers, of, wrong);
       return loss.defined() ? loss + own : own;
     });
   }

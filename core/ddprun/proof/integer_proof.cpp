@@ -131,8 +131,9 @@ Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
 
 /// Backwards with these integers in place of gradients. The integers are of two micro-batches, the
 /// last and an earlier one: the first in each round of an even number, else one that is drawn.
-void backward_with(DataParallel& data_parallel, const ProofIntegers& integers,
-                   const IntegerRound& round) {
+/// Returns what is wrong with what the model reads meanwhile; empty: nothing.
+std::string backward_with(DataParallel& data_parallel, const ProofIntegers& integers,
+                          const IntegerRound& round) {
   const ProofIntegers none = integers.silent();
   const int rank = data_parallel.context().process_group().rank();
   const std::int64_t last = round.micro_batches - 1;
@@ -140,13 +141,15 @@ void backward_with(DataParallel& data_parallel, const ProofIntegers& integers,
       last < 2 || round.number % 2 == 0
           ? 0
           : 1 + static_cast<std::int64_t>(round.number / 2 % static_cast<std::uint64_t>(last - 1));
+  std::string wrong;
   for (std::int64_t i = 0; i <= last; ++i) {
     data_parallel.before_forward({i, round.micro_batches});
     const bool given = i == drawn || i == last;
-    const at::Tensor loss = loss_with_integer_gradients(data_parallel, given ? integers : none,
-                                                        rank, i == drawn ? 0 : 1);
+    const at::Tensor loss = loss_with_integer_gradients(
+        data_parallel, given ? integers : none, {rank, i == drawn ? 0 : 1, round.number}, wrong);
     data_parallel.backward_as_is(loss, i == last);
   }
+  return wrong;
 }
 
 /// A second round, without new gradients and with nothing put back: what the first kept back
@@ -192,7 +195,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const bool lossy = agreement == Agreement::lossy;
   StrategyState state(data_parallel.context().carried());
   const at::Tensor before = state.kept(group);
-  backward_with(data_parallel, integers, round);
+  const std::string read = backward_with(data_parallel, integers, round);
   const at::Tensor kept = state.kept(group);
   Expected should{.integers = integers};
   if (!lossy && agreement != Agreement::exact) should.own_rank = group.rank();
@@ -200,6 +203,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const bool known = !lossy || should.missing.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
   std::string own = known ? find_wrong(buffers, should, rounded) : "";
+  if (own.empty()) own = read;
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   data_parallel.drop_gradients();
   if (should.missing.defined()) {

@@ -1,0 +1,61 @@
+// A strategy that keeps everything in parts, and lets backward read other weights than forward, if
+// its option `fault` says so: the proof's tests.
+#include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
+
+#include <array>
+
+#include "ddprun/parallel/buffer_context.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/unit_sharding.h"
+
+namespace ddprun::planted {
+
+enum class ShardedFault { nothing, backward_reads_others };
+constexpr auto choice_names(ShardedFault) { return std::array{"nothing", "backward_reads_others"}; }
+
+class PlantedSharded final : public UnitSharding {
+ public:
+  void declare_options(Options& options) override {
+    UnitSharding::declare_options(options);
+    options.option("fault", &fault_, "what is wrong");
+  }
+
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    plan_units(plan, layout);
+    for (const Unit& unit : layout.units()) {
+      plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
+      plan.holding.owned.push_back(layout.slice(unit.range, rank));
+    }
+    return plan;
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    begin(context);
+  }
+
+  void before_unit(Pass pass, int unit) override {
+    UnitSharding::before_unit(pass, unit);
+    if (pass == Pass::forward || fault_ == ShardedFault::nothing) return;
+    const c10::NoGradGuard no_grad;
+    const FlatBuffers& buffers = dynamic_cast<BufferContext&>(*context_).buffers();
+    const Unit& own = buffers.units()[unit];
+    for (int index = own.first; index <= own.last; ++index) {
+      for (const at::Tensor& read : buffers.read(index)) read.data().mul_(0.5);
+    }
+  }
+
+  void finish_backward() override {
+    gradients().finish([this](int unit) { context_->range_ready(own(unit)); });
+  }
+
+ private:
+  ShardedFault fault_ = ShardedFault::nothing;
+};
+
+}  // namespace ddprun::planted
+
+DDPRUN_STRATEGY(ddprun::planted::PlantedSharded, TEST_NAME, TEST_SUMMARY, "1.0")
