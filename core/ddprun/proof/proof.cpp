@@ -17,6 +17,7 @@
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/count_unequal.h"
+#include "ddprun/proof/initial_values.h"
 
 namespace ddprun {
 
@@ -198,14 +199,18 @@ std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   return hash.value();
 }
 
-Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group) {
+Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group,
+                               const InitialValues* values) {
   Check check = check_parameters_equal(data_parallel, group, "initial_parameters_equal");
   std::string own = without_initial_value(data_parallel.buffers());
   if (const FrozenParameters* const frozen = data_parallel.frozen(); frozen && own.empty()) {
     own = without_initial_value(frozen->buffers());
   }
-  const std::string unset = first_of_all(group, own);
-  if (!unset.empty()) return {check.name, CheckStatus::failed, unset};
+  std::string wrong = first_of_all(group, own);
+  if (wrong.empty() && values && check.status != CheckStatus::failed) {
+    wrong = values->find_changed(data_parallel, group);
+  }
+  if (!wrong.empty()) return {check.name, CheckStatus::failed, wrong};
   return check;
 }
 

@@ -13,6 +13,8 @@
 
 namespace ddprun {
 
+class InitialValues;
+
 /// Failed on all ranks if `own`, what is wrong on this rank, is not empty on one: with the first
 /// rank's words. All ranks call it.
 Check check_of_all(ProcessGroup& group, const std::string& name, const std::string& own,
@@ -53,8 +55,9 @@ Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
                             const GradientHashes& own);
 
 /// The same after the strategy's setup ("initial_parameters_equal"). It fails also for a NaN, which
-/// Trainer gives all ranks but 0.
-Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group);
+/// Trainer gives all ranks but 0, and for parameters that are not `values`, if these are given.
+Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group,
+                               const InitialValues* values = nullptr);
 
 /// Compares what the model reads with what the updated parameters of all ranks round to, on each
 /// rank: the model's own tensors, and the copy in the dtype of the matrix products where there is

@@ -44,6 +44,7 @@ class PlantedPrecision final : public Precision {
   PrecisionDtypes dtypes() const override { return {.buffers = {.compute = dtype_of(declares_)}}; }
   std::unique_ptr<Guard> forward_guard() override {
     if (computes_ == ReduceDtype::float32) return nullptr;
+    options.option("rounds_parameters", &rounds_parameters_, "to bfloat16 and back, at the start");
     return std::make_unique<AutocastGuard>(c10::kCPU, dtype_of(computes_));
   }
 
@@ -55,6 +56,14 @@ class PlantedPrecision final : public Precision {
       if (wrong == WrongLinear::loses_tail) return without_tail(x, weight);
       if (wrong == WrongLinear::of_first_sample) return of_first_sample(x, weight);
       const at::Tensor y = at::linear(x, weight);
+  void convert(const std::vector<NamedTensor>& parameters) override {
+    if (!rounds_parameters_) return;
+    for (const NamedTensor& each : parameters) {
+      const at::Tensor values = each.tensor.data();
+      values.copy_(values.to(at::kBFloat16));
+    }
+  }
+
       return y.detach() + 0.5 * (y - y.detach());
     };
   }
@@ -82,3 +91,4 @@ class PlantedPrecision final : public Precision {
 }  // namespace ddprun::planted
 
 DDPRUN_PRECISION(ddprun::planted::PlantedPrecision, TEST_NAME, TEST_SUMMARY, "1.0")
+  bool rounds_parameters_ = false;

@@ -46,6 +46,7 @@ enum class Fault {
   wrong_moments,
   drift,
   no_broadcast,
+  broadcast_bfloat16,
   wrong_root,
   more_collectives,
   fewer_collectives,
@@ -101,6 +102,7 @@ constexpr auto choice_names(Fault) {
                     "wrong_moments",
                     "drift",
                     "no_broadcast",
+                    "broadcast_bfloat16",
                     "wrong_root",
                     "more_collectives",
                     "fewer_collectives",
@@ -229,6 +231,10 @@ class Planted final : public Strategy, public UnitListener {
       return;
     }
     context_->broadcast_parameters();
+    if (fault_ != Fault::broadcast_bfloat16) return;
+    const at::Tensor parameters = buffers().parameters(buffers().all());
+    parameters.copy_(parameters.to(at::kBFloat16));
+    buffers().parameters_changed(buffers().all());
   }
 
   /// What the all-reduce of gradient `i` covers.

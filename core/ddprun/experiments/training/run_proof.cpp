@@ -120,7 +120,10 @@ bool RunProof::begin() {
   seed_ = std::stoull(group_.all_gather_object(own).front());
   drawn_ = drawn_steps(seed_, steps_);
   spdlog::debug("checks are drawn from train.proof_seed {}", seed_);
-  enter(check_initial_parameters(trainer_.data_parallel(), group_), first_);
+  const bool resumed = steps_.first > 0;  // then the file says what it begins with
+  enter(check_initial_parameters(trainer_.data_parallel(), group_,
+                                 resumed ? nullptr : trainer_.initial_values()),
+        first_);
   look(first_);
   if (trainer_.data_parallel().extent() != StepExtent::step) {
     initial_hash_ = hash_parameters(trainer_.data_parallel());

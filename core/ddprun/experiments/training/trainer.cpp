@@ -84,6 +84,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       inputs_(micro_batches_) {
   if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
   if (group.rank() == 0) write_weights(beginning);
+  if (data_) initial_.emplace(model_.parameters());
   data_parallel_ = std::make_unique<DataParallel>(
       model_.parameters(), group, *plugins_.strategy, *plugins_.precision, config_.optimizer,
       describe_run(experiment, *plugins_.precision), config_.train.measure);

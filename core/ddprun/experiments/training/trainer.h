@@ -11,6 +11,7 @@
 #include "ddprun/model/transformer.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/proof/gradient_proof.h"
+#include "ddprun/proof/initial_values.h"
 #include "ddprun/result/rank_result.h"
 
 namespace ddprun {
@@ -83,6 +84,8 @@ class Trainer {
   using UnitWatch = std::function<void(int unit, std::int64_t micro_batch, const at::Tensor& out)>;
   void watch_units(UnitWatch watch) { watch_units_ = std::move(watch); }
 
+  /// What the model had before plugins saw it; null on device meta.
+  const InitialValues* initial_values() const { return initial_ ? &*initial_ : nullptr; }
   DataParallel& data_parallel() { return *data_parallel_; }
   /// (1, T, V) of ids (1, T) on the CPU, by the parameters as they are, without gradients. All
   /// ranks call it alike.
@@ -134,6 +137,7 @@ class Trainer {
   RunPlugins plugins_;
   Transformer model_;
   std::unique_ptr<DataSource> data_;
+  std::optional<InitialValues> initial_ = {};
   std::unique_ptr<DataParallel> data_parallel_;
   std::int64_t micro_batches_;
   /// The batch of each micro-batch, on the device. On a GPU they stay in the same memory.

@@ -131,7 +131,8 @@ Verification verify_rank(const Experiment& configured, const PluginRegistry& reg
     RankFaults faults(strategy);
     Trainer trainer(experiment, make_plugins(registry, experiment), *group);
     check_exact(trainer.data_parallel().context(), strategy);
-    faults.enter(check_initial_parameters(trainer.data_parallel(), *group), 0);
+    faults.enter(
+        check_initial_parameters(trainer.data_parallel(), *group, trainer.initial_values()), 0);
     std::optional<OneProcess> alone;
     if (info.rank == 0) alone.emplace(experiment, registry, *device);
     for (std::int64_t index = 0; index < steps; ++index) {
