@@ -26,6 +26,13 @@ struct CopyBackward final : torch::autograd::Node {
   }
 };
 
+/// x weight^T + bias, if there is one.
+at::Tensor project(const Transformer::Linear& linear, const at::Tensor& x, const at::Tensor& weight,
+                   const at::Tensor& bias) {
+  const at::Tensor y = linear(x, weight);
+  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
+}
+
 }  // namespace
 
 at::Tensor Transformer::read(const ParameterSlot& slot) {
@@ -61,12 +68,6 @@ at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight,
   return (wide * inverse_rms * weight.parameter).to(x.scalar_type());
 }
 
-at::Tensor Transformer::project(const at::Tensor& x, const ParameterSlot& weight,
-                                const at::Tensor& bias) const {
-  const at::Tensor y = linear_(x, read(weight));
-  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
-}
-
 // RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
 // number, turned by one complex product, in float32 whatever x's dtype.
 at::Tensor Transformer::rotate(const at::Tensor& x) const {
@@ -83,7 +84,7 @@ Transformer::Mix Transformer::mix_of_plugin(const at::Tensor& first_keys) const 
   };
 }
 
-at::Tensor Transformer::attend(const Block& block, const at::Tensor& x, const Mix& mix) const {
+at::Tensor Transformer::attend(const Block& block, const at::Tensor& x, const Operators& by) const {
   const auto heads = [&](const at::Tensor& y) {
     return y.unflatten(-1, {config_.heads, config_.head_dim()});
   };
@@ -92,7 +93,7 @@ at::Tensor Transformer::attend(const Block& block, const at::Tensor& x, const Mi
   };
   const auto from = [&](const ParameterSlot& weight, const at::Tensor& bias) {
     const MemoryLabel label("qkv");
-    return project(x, weight, bias);
+    return project(by.linear, x, read(weight), bias);
   };
   at::Tensor q, k, v;  // (B, heads, T, head_dim)
   if (config_.joint_qkv) {
@@ -105,44 +106,46 @@ at::Tensor Transformer::attend(const Block& block, const at::Tensor& x, const Mi
     k = turned(heads(from(block.k, block.k_bias))).transpose(1, 2);
     v = heads(from(block.v, block.v_bias)).transpose(1, 2);
   }
-  const at::Tensor mixed = mix(q, k, v);
+  const at::Tensor mixed = by.mix(q, k, v);
   const MemoryLabel label("output");
-  return project(mixed.transpose(1, 2).flatten(2), block.output, block.output_bias);
+  return project(by.linear, mixed.transpose(1, 2).flatten(2), read(block.output),
+                 block.output_bias);
 }
 
-at::Tensor Transformer::feed_forward(const Block& block, const at::Tensor& x) const {
+at::Tensor Transformer::feed_forward(const Block& block, const at::Tensor& x,
+                                     const Linear& linear) const {
   // These are separate statements, not operands of one: autograd runs backward in the reverse of
   // this order, which must be that of the flat buffers.
-  const auto linear = [&](const char* name, const at::Tensor& in, const ParameterSlot& weight,
-                          const at::Tensor& bias) {
+  const auto projected = [&](const char* name, const at::Tensor& in, const ParameterSlot& weight,
+                             const at::Tensor& bias) {
     const MemoryLabel label(name);
-    return project(in, weight, bias);
+    return project(linear, in, read(weight), bias);
   };
   const auto activated = [&](const auto& compute) {
     const MemoryLabel label("activation");
     return compute();
   };
-  const at::Tensor first = linear("w1w3", x, block.w1, block.w1_bias);
+  const at::Tensor first = projected("w1w3", x, block.w1, block.w1_bias);
   if (config_.activation == Activation::gelu) {
-    return linear("w2", activated([&] { return at::gelu(first); }), block.w2, block.w2_bias);
+    return projected("w2", activated([&] { return at::gelu(first); }), block.w2, block.w2_bias);
   }
   const at::Tensor gate = activated([&] { return at::silu(first); });
-  const at::Tensor up = linear("w1w3", x, block.w3, block.w3_bias);
-  return linear("w2", activated([&] { return gate * up; }), block.w2, block.w2_bias);
+  const at::Tensor up = projected("w1w3", x, block.w3, block.w3_bias);
+  return projected("w2", activated([&] { return gate * up; }), block.w2, block.w2_bias);
 }
 
-Transformer::Layers Transformer::reference_layers(const Mix& mix) const {
+Transformer::Layers Transformer::reference_layers(const Operators& by) const {
   const auto added = [](const at::Tensor& x, const at::Tensor& branch) {
     const MemoryLabel label("residual");
     return x + branch;
   };
   return {.attention =
-              [this, added, mix](const at::Tensor& x, const Block& block) {
-                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias), mix));
+              [this, added, by](const at::Tensor& x, const Block& block) {
+                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias), by));
               },
           .feed_forward =
-              [this, added](const at::Tensor& x, const Block& block) {
-                return added(x, feed_forward(block, norm(x, block.ln2, block.ln2_bias)));
+              [this, added, linear = by.linear](const at::Tensor& x, const Block& block) {
+                return added(x, feed_forward(block, norm(x, block.ln2, block.ln2_bias), linear));
               }};
 }
 

@@ -48,6 +48,10 @@ double linear_std(std::int64_t out, std::int64_t in) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
+at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight) {
+  return at::linear(x, weight);
+}
+
 // Position p turns pair k of a head by the angle p * theta^(-2k / head_dim); computed in double,
 // kept in float.
 at::Tensor rope_rotations(const ModelConfig& config) {
@@ -69,7 +73,7 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention,
       seed_(seed),
       device_(device),
       planned_(model_parameters(config)),
-      linear_([](const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); }),
+      linear_(plain_linear),
       run_unit_([](int, const std::function<at::Tensor()>& forward) { return forward(); }),
       as_in_forward_([](const std::function<at::Tensor()>& part) { return part(); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
@@ -234,7 +238,7 @@ at::Tensor Transformer::logits_of(const at::Tensor& x) const {
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers(mix_of_plugin({})));
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers(operators({})));
   return run_unit_(unit_of(config_.layers), [&] { return logits_of(x); });
 }
 
@@ -249,22 +253,21 @@ at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
                              const Documents& documents) const {
   return config_.kernels == KernelSet::fused
              ? fused_loss(ids, targets, documents)
-             : loss_by_operators(ids, targets, documents.divisor,
-                                 mix_of_plugin(documents.first_keys));
+             : loss_by(operators(documents.first_keys), ids, targets, documents.divisor);
 }
 
 at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                                        const Documents& documents) const {
-  return loss_by_operators(ids, targets, documents.divisor,
-                           [first_keys = documents.first_keys](
-                               const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-                             return plain_attention(q, k, v, first_keys);
-                           });
+  const Mix mix = [first_keys = documents.first_keys](const at::Tensor& q, const at::Tensor& k,
+                                                      const at::Tensor& v) {
+    return plain_attention(q, k, v, first_keys);
+  };
+  return loss_by({mix, plain_linear}, ids, targets, documents.divisor);
 }
 
-at::Tensor Transformer::loss_by_operators(const at::Tensor& ids, const at::Tensor& targets,
-                                          double divisor, const Mix& mix) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers(mix));
+at::Tensor Transformer::loss_by(const Operators& by, const at::Tensor& ids,
+                                const at::Tensor& targets, double divisor) const {
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers(by));
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1), label("loss");
     const at::Tensor logits = logits_of(x).to(at::kFloat).flatten(0, 1);

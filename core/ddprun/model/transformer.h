@@ -82,8 +82,8 @@ class Transformer {
   /// kernels meet an autocast that use_memory() did not foresee.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets,
                   const Documents& documents = {}) const;
-  /// The same by PyTorch's operators alone, its attention included, whatever `kernels` says. Only
-  /// what use_linear() sets is kept.
+  /// The same by PyTorch's operators alone, whatever `kernels` and use_linear() say; attention and
+  /// projections are PyTorch's, too.
   at::Tensor reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                             const Documents& documents = {}) const;
 
@@ -111,16 +111,22 @@ class Transformer {
   /// As a unit.
   at::Tensor embedded(const at::Tensor& ids) const;
   at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight, const at::Tensor& bias) const;
-  at::Tensor project(const at::Tensor& x, const ParameterSlot& weight,
-                     const at::Tensor& bias) const;
   at::Tensor rotate(const at::Tensor& x) const;
   /// Attention of q, k and v (B, heads, T, head_dim).
   using Mix =
       std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
   /// The attention plugin's forward.
   Mix mix_of_plugin(const at::Tensor& first_keys) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x, const Mix& mix) const;
-  at::Tensor feed_forward(const Block& block, const at::Tensor& x) const;
+  /// What a block is computed by that plugins may supply.
+  struct Operators {
+    Mix mix;
+    Linear linear;
+  };
+  Operators operators(const at::Tensor& first_keys) const {
+    return {mix_of_plugin(first_keys), linear_};
+  }
+  at::Tensor attend(const Block& block, const at::Tensor& x, const Operators& by) const;
+  at::Tensor feed_forward(const Block& block, const at::Tensor& x, const Linear& linear) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {
     return static_cast<int>(block * config_.units_per_block()) + 1;
@@ -131,9 +137,9 @@ class Transformer {
   struct Layers {
     Layer attention, feed_forward;
   };
-  Layers reference_layers(const Mix& mix) const;
-  at::Tensor loss_by_operators(const at::Tensor& ids, const at::Tensor& targets, double divisor,
-                               const Mix& mix) const;
+  Layers reference_layers(const Operators& by) const;
+  at::Tensor loss_by(const Operators& by, const at::Tensor& ids, const at::Tensor& targets,
+                     double divisor) const;
   at::Tensor through_block(at::Tensor stream, std::int64_t block, const Layers& layers) const;
   bool trains_blocks(std::int64_t first, std::int64_t last) const;
   at::Tensor through_blocks(const at::Tensor& stream, const Layers& layers) const;

@@ -34,7 +34,7 @@ enum class Fault {
   reuse,
   ignore_strides,
   evaluate_other,
-  read_last_call
+  reuse_scratch
 };
 constexpr auto choice_names(Fault) {
   return std::array{"nothing",
@@ -54,7 +54,7 @@ constexpr auto choice_names(Fault) {
                     "reuse",
                     "ignore_strides",
                     "evaluate_other",
-                    "read_last_call"};
+                    "reuse_scratch"};
 }
 
 class PlantedAttention final : public Attention {
@@ -63,6 +63,7 @@ class PlantedAttention final : public Attention {
     options.option("fault", &fault_, "what is wrong");
     options.option("row", &row_, "where, in the last head", {.min = 0});
     options.option("first_head", &first_head_, "in the first head instead");
+    options.option("scratches", &scratches_, "how many calls have memory of their own", {.min = 1});
     options.option("add", &add_, "to the first element of the row");
     options.option("not_a_number", &not_a_number_, "adds that instead");
   }
@@ -81,7 +82,7 @@ class PlantedAttention final : public Attention {
     if (fault_ == Fault::half_the_batch) return with_half_again(out);
     if (fault_ == Fault::reuse) return last_of(out);
     if (fault_ == Fault::evaluate_other && !c10::GradMode::is_enabled()) return 0.5 * out;
-    if (fault_ == Fault::read_last_call) return with_backward_of_last_call(out);
+    if (fault_ == Fault::reuse_scratch) return with_scratch_for_backward(out);
     if (fault_ == Fault::ignore_strides) return out + error_if_contiguous(out, q, k, v);
     return fault_ == Fault::output ? out + error_of(out) : out;
   }
@@ -106,12 +107,12 @@ class PlantedAttention final : public Attention {
     return last.detach() + (out - out.detach());
   }
 
-  /// As if backward read memory that the next call writes.
-  at::Tensor with_backward_of_last_call(const at::Tensor& out) {
+  /// As if backward read memory that a later call writes.
+  at::Tensor with_scratch_for_backward(const at::Tensor& out) {
     if (!out.requires_grad()) return out;
     const at::Tensor returned = out.view_as(out);
     returned.register_hook([this, call = ++calls_](const at::Tensor& right) {
-      return call == calls_ ? right : right.roll(1, 2);
+      return calls_ - call < scratches_ ? right : right.roll(1, 2);
     });
     return returned;
   }
@@ -165,7 +166,8 @@ class PlantedAttention final : public Attention {
   double add_ = 0.01;
   bool not_a_number_ = false;
   at::Tensor last_;
-  int calls_ = 0;  ///< with gradients
+  std::int64_t scratches_ = 1;
+  std::int64_t calls_ = 0;  ///< with gradients
 };
 
 }  // namespace ddprun::planted

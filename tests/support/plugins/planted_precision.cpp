@@ -27,15 +27,24 @@ class PlantedScaler final : public LossScaler {
   }
 };
 
-enum class WrongLinear { none, halves_gradients, of_first_sample, loses_tail };
+enum class WrongLinear {
+  none,
+  halves_gradients,
+  of_first_sample,
+  loses_tail,
+  loses_columns,
+  reuses_scratch
+};
 constexpr auto choice_names(WrongLinear) {
-  return std::array{"none", "halves_gradients", "of_first_sample", "loses_tail"};
+  return std::array{"none",       "halves_gradients", "of_first_sample",
+                    "loses_tail", "loses_columns",    "reuses_scratch"};
 }
 
 class PlantedPrecision final : public Precision {
  public:
   void declare_options(Options& options) override {
     options.option("scales", &scaler_.up, "factor of the loss; 0: none");
+    options.option("rounds_parameters", &rounds_parameters_, "to bfloat16 and back, at the start");
     options.option("linear", &linear_, "what is wrong with linear layers");
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
@@ -44,18 +53,9 @@ class PlantedPrecision final : public Precision {
   PrecisionDtypes dtypes() const override { return {.buffers = {.compute = dtype_of(declares_)}}; }
   std::unique_ptr<Guard> forward_guard() override {
     if (computes_ == ReduceDtype::float32) return nullptr;
-    options.option("rounds_parameters", &rounds_parameters_, "to bfloat16 and back, at the start");
     return std::make_unique<AutocastGuard>(c10::kCPU, dtype_of(computes_));
   }
 
-  LossScaler* loss_scaler() override { return scaler_.up == 0 ? nullptr : &scaler_; }
-
-  Linear linear() override {
-    if (linear_ == WrongLinear::none) return {};
-    return [wrong = linear_](const at::Tensor& x, const at::Tensor& weight) {
-      if (wrong == WrongLinear::loses_tail) return without_tail(x, weight);
-      if (wrong == WrongLinear::of_first_sample) return of_first_sample(x, weight);
-      const at::Tensor y = at::linear(x, weight);
   void convert(const std::vector<NamedTensor>& parameters) override {
     if (!rounds_parameters_) return;
     for (const NamedTensor& each : parameters) {
@@ -64,15 +64,41 @@ class PlantedPrecision final : public Precision {
     }
   }
 
+  LossScaler* loss_scaler() override { return scaler_.up == 0 ? nullptr : &scaler_; }
+
+  Linear linear() override {
+    if (linear_ == WrongLinear::none) return {};
+    return [this](const at::Tensor& x, const at::Tensor& weight) {
+      const WrongLinear wrong = linear_;
+      if (wrong == WrongLinear::loses_tail) return without_tail(x, weight);
+      if (wrong == WrongLinear::loses_columns) return of_columns(512, x, weight);
+      if (wrong == WrongLinear::reuses_scratch) return with_scratch_for_backward(x, weight);
+      if (wrong == WrongLinear::of_first_sample) return of_first_sample(x, weight);
+      const at::Tensor y = at::linear(x, weight);
       return y.detach() + 0.5 * (y - y.detach());
     };
   }
 
  private:
+  static at::Tensor of_columns(std::int64_t most, const at::Tensor& x, const at::Tensor& weight) {
+    const std::int64_t count = std::min(most, weight.size(1));
+    return at::linear(x.narrow(-1, 0, count), weight.narrow(1, 0, count));
+  }
+
   /// The columns that do not fill a vector of 16 are left out.
   static at::Tensor without_tail(const at::Tensor& x, const at::Tensor& weight) {
-    const std::int64_t whole = std::max<std::int64_t>(16, weight.size(1) / 16 * 16);
-    return at::linear(x.narrow(-1, 0, whole), weight.narrow(1, 0, whole));
+    return of_columns(std::max<std::int64_t>(16, weight.size(1) / 16 * 16), x, weight);
+  }
+
+  /// As if backward read memory that the next call writes.
+  at::Tensor with_scratch_for_backward(const at::Tensor& x, const at::Tensor& weight) {
+    const at::Tensor y = at::linear(x, weight);
+    if (y.requires_grad()) {
+      y.register_hook([this, call = ++calls_](const at::Tensor& dy) {
+        return call == calls_ ? dy : dy.roll(1, -1);
+      });
+    }
+    return y;
   }
 
   /// The gradient of the weight is that of the first of several samples.
@@ -83,7 +109,9 @@ class PlantedPrecision final : public Precision {
   }
 
   PlantedScaler scaler_;
+  bool rounds_parameters_ = false;
   WrongLinear linear_ = WrongLinear::none;
+  int calls_ = 0;  ///< with gradients
   ReduceDtype declares_ = ReduceDtype::float32;
   ReduceDtype computes_ = ReduceDtype::float32;
 };
@@ -91,4 +119,3 @@ class PlantedPrecision final : public Precision {
 }  // namespace ddprun::planted
 
 DDPRUN_PRECISION(ddprun::planted::PlantedPrecision, TEST_NAME, TEST_SUMMARY, "1.0")
-  bool rounds_parameters_ = false;

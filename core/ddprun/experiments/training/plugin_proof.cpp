@@ -86,7 +86,9 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   const at::Tensor weight = draw(sizes, parameter.scalar_type()).requires_grad_(true);
   auto guard = guard_of(precision);
   const at::Tensor y = data_parallel.linear(x, weight);
-  guard.reset();  // backward is not under it
+  const auto leaf = [](const at::Tensor& from) { return from.detach().requires_grad_(true); };
+  data_parallel.linear(leaf(2 * x), leaf(2 * weight));  // as a model's next layer, before backward
+  guard.reset();                                        // backward is not under it
   const at::Tensor dy = draw(y.sizes(), y.scalar_type());
   const auto made = torch::autograd::grad({y}, {x, weight}, {dy});
   const auto wide = [](const at::Tensor& each) {  // as a matrix

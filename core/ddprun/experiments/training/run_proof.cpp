@@ -35,15 +35,17 @@ std::string to_text(const StepScalars& scalars) {
 /// Whose a failed check is: "strategy naive". Time can be any plugin's.
 std::string blamed(const std::string& check, const Experiment& experiment) {
   if (check == "rest_after_steps" || check == "clock_agrees") return "a plugin";
-  const PluginKind kind = check == "attention_computed"   ? PluginKind::attention
-                          : check == "gradients_computed" ? PluginKind::attention
-                          : check == "products_format"    ? PluginKind::precision
-                          : check == "loss_scaled_back"   ? PluginKind::precision
-                                                          : PluginKind::strategy;
-  const bool fused = training(experiment).model.kernels == KernelSet::fused;
-  return fmt::format("{}{} {}",
-                     check == "gradients_computed" && fused ? "model.kernels fused or " : "",
-                     to_string(kind), experiment.plugin(kind).name);
+  const auto plugin = [&](PluginKind kind) {
+    return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
+  };
+  if (check == "gradients_computed") {
+    const bool fused = training(experiment).model.kernels == KernelSet::fused;
+    return plugin(PluginKind::attention) + " or " +
+           (fused ? "model.kernels fused" : plugin(PluginKind::precision));
+  }
+  if (check == "attention_computed") return plugin(PluginKind::attention);
+  const bool of_precision = check == "products_format" || check == "loss_scaled_back";
+  return plugin(of_precision ? PluginKind::precision : PluginKind::strategy);
 }
 
 /// Of its samples or, if they are fewer than eight, of the first one's tokens, 64 at least where it

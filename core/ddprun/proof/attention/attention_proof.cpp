@@ -190,6 +190,7 @@ std::string find_wrong_attention(const AttentionConfig& config, Attention& atten
   TrialMarks marks;
   TrialResults alone;
   const TrialResults results = trial.run(marks, [&] {
+    trial.call_next_layer();
     alone.out = trial.output_alone();
     if (between) between();
   });

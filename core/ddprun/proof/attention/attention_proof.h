@@ -43,8 +43,9 @@ double error_bound(AttentionType type);
 
 Check check_of(const ResultError& error, AttentionType type);
 
-/// Calls the attention once, on inputs and with rows drawn from `seed`, which lie as a model's do,
-/// and returns what is wrong with its results beyond `bound`; empty: nothing. `between` is called
+/// Calls the attention, on inputs and with rows drawn from `seed`, which lie as a model's do,
+/// and returns what is wrong with its results beyond `bound`; empty: nothing. Before its backward
+/// comes another call, as in a model. `between` is called
 /// when the output is there. `first_keys`: as AttentionOptions has it.
 std::string find_wrong_attention(const AttentionConfig& config, Attention& attention,
                                  Device& device, double bound, std::uint64_t seed,

@@ -40,6 +40,14 @@ AttentionOptions AttentionTrial::options() const {
   return {.causal = config_.causal, .first_keys = inputs_.first_keys};
 }
 
+void AttentionTrial::call_next_layer() {
+  const c10::AutoGradMode gradients(config_.backward());
+  const auto leaf = [this](const at::Tensor& input) {
+    return input.detach().requires_grad_(config_.backward());
+  };
+  called_forward(attention_, leaf(inputs_.k), leaf(inputs_.q), leaf(inputs_.v), options());
+}
+
 at::Tensor AttentionTrial::output_alone() {
   const c10::NoGradGuard no_grad;
   return called_forward(attention_, inputs_.q, inputs_.k, inputs_.v, options());
