@@ -71,7 +71,7 @@ std::set<std::vector<std::int64_t>> linear_sizes(const ModelConfig& model) {
 }
 
 /// By how much a linear layer of random numbers and these sizes, called as the model calls it, is
-/// off, as a share of the size of the result; and each of its gradients.
+/// off, as a share of the size of the result; and each of its gradients, if steps have some.
 double linear_error(DataParallel& data_parallel, Precision& precision,
                     const std::vector<std::int64_t>& sizes, std::uint64_t seed) {
   constexpr std::int64_t kSamples = 2;
@@ -80,7 +80,8 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   const auto draw = [&](at::IntArrayRef of, at::ScalarType dtype) {
     return at::randn(of, generator).to(parameter.device(), dtype);
   };
-  const c10::AutoGradMode gradients(true);
+  const bool backward = data_parallel.extent() != StepExtent::forward;
+  const c10::AutoGradMode gradients(backward);
   const at::Tensor x = draw({kSamples, kProductSize, sizes[1]}, data_parallel.parameter_dtype())
                            .requires_grad_(true);
   const at::Tensor weight = draw(sizes, parameter.scalar_type()).requires_grad_(true);
@@ -89,16 +90,17 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   const auto leaf = [](const at::Tensor& from) { return from.detach().requires_grad_(true); };
   data_parallel.linear(leaf(2 * x), leaf(2 * weight));  // as a model's next layer, before backward
   guard.reset();                                        // backward is not under it
-  const at::Tensor dy = draw(y.sizes(), y.scalar_type());
-  const auto made = torch::autograd::grad({y}, {x, weight}, {dy});
-  const auto wide = [](const at::Tensor& each) {  // as a matrix
+  const auto wide = [](const at::Tensor& each) {        // as a matrix
     return each.detach().to(at::kDouble).flatten(0, -2);
   };
   const auto error = [&](const at::Tensor& got, const at::Tensor& right) {
     return ((wide(got) - right).norm() / right.norm()).item<double>();
   };
-  const std::array errors = {error(y, wide(x).mm(wide(weight).t())),
-                             error(made[0], wide(dy).mm(wide(weight))),
+  const double of_y = error(y, wide(x).mm(wide(weight).t()));
+  if (!backward) return of_y;
+  const at::Tensor dy = draw(y.sizes(), y.scalar_type());
+  const auto made = torch::autograd::grad({y}, {x, weight}, {dy});
+  const std::array errors = {of_y, error(made[0], wide(dy).mm(wide(weight))),
                              error(made[1], wide(dy).t().mm(wide(x)))};
   return at::tensor(errors).max().item<double>();  // of NaN, if there is one
 }
@@ -148,7 +150,7 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
   std::string own;
   if (std::string_view(found.names).find(declared) == std::string::npos) {
     own = fmt::format("linear layers multiply in {}, declared is {}", found.names, declared);
-  } else if (trainer.data_parallel().extent() != StepExtent::forward) {
+  } else {
     for (const auto& sizes : linear_sizes(training(experiment).model)) {
       const double error = linear_error(trainer.data_parallel(), precision, sizes, seed);
       if (error <= found.error_bound) continue;

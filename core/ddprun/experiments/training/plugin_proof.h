@@ -16,9 +16,9 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
                       std::uint64_t seed);
 
 /// Finds the format in which linear layers multiply, by factors that only this format keeps apart,
-/// and compares it with what the precision declares; if steps have a backward, compares layers of
-/// random numbers, of the model's sizes, and their gradients with float64 ("products_format"). For
-/// the reference kernels; the fused ones read a copy in the format itself, which compute_copy
+/// and compares it with what the precision declares; compares layers of random numbers, of the
+/// model's sizes, with float64, and their gradients if steps have a backward ("products_format").
+/// For the reference kernels; the fused ones read a copy in the format itself, which compute_copy
 /// checks. All ranks call it, between steps.
 Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                      std::uint64_t seed);
