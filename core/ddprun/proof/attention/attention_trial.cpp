@@ -2,6 +2,7 @@
 #include "ddprun/proof/attention/attention_trial.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -45,7 +46,7 @@ void AttentionTrial::call_next_layer() {
   const auto leaf = [this](const at::Tensor& input) {
     return input.detach().requires_grad_(config_.backward());
   };
-  called_forward(attention_, leaf(inputs_.k), leaf(inputs_.q), leaf(inputs_.v), options());
+  called_forward(attention_, leaf(-inputs_.q), leaf(inputs_.k), leaf(inputs_.v), options());
 }
 
 at::Tensor AttentionTrial::output_alone() {

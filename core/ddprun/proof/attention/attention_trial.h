@@ -47,8 +47,7 @@ class AttentionTrial {
   /// Calls attention, and runs backward if the configuration says so. `between` is called between
   /// them. What the attention throws names it (called.h).
   TrialResults run(TrialMarks& marks, const std::function<void()>& between = {});
-  /// Calls it with keys for queries and queries for keys, of which there are as many, as the next
-  /// layer would before backward begins.
+  /// Calls it with other queries, as the next layer would before backward begins.
   void call_next_layer();
   /// The output of a call without gradients, as an evaluation makes it.
   at::Tensor output_alone();
