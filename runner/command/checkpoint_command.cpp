@@ -49,11 +49,10 @@ TextTable tensors_of(const fs::path& folder, const CheckpointState& state) {
 int inspect(const fs::path& folder, const Request& request) {
   const CheckpointState state = read_state(folder);
   std::cout << fmt::format(
-      "{}: after step {} ({} updates), of {} rank{}, strategy {}, precision {}, optimizer {}; "
+      "{}: after step {} ({} updates), of {}, strategy {}, precision {}, optimizer {}; "
       "written by ddprun {} with LibTorch {}\n",
-      printable_line(folder.string()), state.step, state.updates, state.ranks,
-      state.ranks == 1 ? "" : "s", state.strategy, state.precision, state.optimizer, state.ddprun,
-      state.torch);
+      printable_line(folder.string()), state.step, state.updates, counted(state.ranks, "rank"),
+      state.strategy, state.precision, state.optimizer, state.ddprun, state.torch);
   const Terminal terminal = table_terminal(request.columns);
   std::cout << tensors_of(folder, state).render(terminal.width, terminal.colour);
   if (request.verbosity > 0) std::cout << "\n" << state.config << "\n";

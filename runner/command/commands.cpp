@@ -96,8 +96,8 @@ int validate_command(const Request& request) {
       continue;
     }
     std::cout << fmt::format(
-        "{}: valid, {} experiment{}{}\n", printable_line(file.string()), plan.runs.size(),
-        plan.runs.size() == 1 ? "" : "s",
+        "{}: valid, {}{}\n", printable_line(file.string()),
+        counted(std::ssize(plan.runs), "experiment"),
         plan.report.repeats == 1
             ? ""
             : fmt::format(", {}{} runs each", plan.report.open() ? "up to " : "",

@@ -131,10 +131,9 @@ json judge_lockstep(json found, const json& lead, std::optional<double> ulp) {
 std::string lockstep_text(const json& judged, const std::string& lead, const std::string& name,
                           const Terminal& terminal) {
   const bool passed = judged.at("passed");
-  const auto steps = judged.at("steps").size();
+  const auto steps = std::ssize(judged.at("steps"));
   const std::string verdict =
-      passed ? fmt::format("{} equals {} up to rounding for {} step{}", name, lead, steps,
-                           steps == 1 ? "" : "s")
+      passed ? fmt::format("{} equals {} up to rounding for {}", name, lead, counted(steps, "step"))
              : fmt::format("{} parts from {}: {}", name, lead, parted_words(judged));
   return coloured(verdict, passed ? Colour::green : Colour::red, terminal.colour) +
          "\n  largest: " + words_of_phases(judged) + "\n";

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -41,8 +42,7 @@ void ProgressDisplay::begin_run(int index, int count, const std::string& name, s
   begin_ns_ = now_ns();
   first_ns_ = 0;
   last_line_ns_ = begin_ns_;
-  const std::string text =
-      fmt::format("{}: starting {} rank{}", name_, ranks, ranks == 1 ? "" : "s");
+  const std::string text = fmt::format("{}: starting {}", name_, counted(ranks, "rank"));
   if (mode_ == Mode::bar) draw(text);
   if (mode_ == Mode::plain || mode_ == Mode::verbose) message(text);
 }

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "ddprun/base/groups.h"
+#include "ddprun/base/text.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_load.h"
 #include "runner/report/memory_table.h"
@@ -239,12 +240,11 @@ void add_restarts(const std::vector<NamedRow>& rows, std::vector<ReportLine>& li
   for (const NamedRow& each : rows) {
     const Restarts& restarts = each.row.restarts;
     if (restarts.reasons.empty()) continue;
-    lines.push_back(
-        {fmt::format("{} was started again {} time{} (the last one: {}); {} steps or more were "
-                     "done twice, and {:.1f} of {:.1f} s were useful: ETTR {:.3f}",
-                     each.name, restarts.reasons.size(), restarts.reasons.size() == 1 ? "" : "s",
-                     restarts.reasons.back(), restarts.steps_again, restarts.useful_s,
-                     restarts.all_s, restarts.ettr())});
+    lines.push_back({fmt::format(
+        "{} was started again {} (the last one: {}); {} steps or more were "
+        "done twice, and {:.1f} of {:.1f} s were useful: ETTR {:.3f}",
+        each.name, counted(std::ssize(restarts.reasons), "time"), restarts.reasons.back(),
+        restarts.steps_again, restarts.useful_s, restarts.all_s, restarts.ettr())});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddprun/base/json.h"
+#include "ddprun/base/text.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
@@ -69,11 +70,11 @@ void add_reason(const json& steps, const ComparedQuantity& quantity, json& reaso
 void add_loss_reason(const json& steps, double bound, json& reasons) {
   for (const json& step : steps) {
     if (loss_difference(step) <= bound) continue;
-    reasons.push_back(
-        fmt::format("step {}: the loss is {:.6g} on {} rank{} and {:.6g} in one process",
-                    step.at("step").get<std::int64_t>(), number_or_nan(step.at("loss")),
-                    step.at("losses").size(), step.at("losses").size() == 1 ? "" : "s",
-                    number_or_nan(step.at("loss_one_process"))));
+    reasons.push_back(fmt::format("step {}: the loss is {:.6g} on {} and {:.6g} in one process",
+                                  step.at("step").get<std::int64_t>(),
+                                  number_or_nan(step.at("loss")),
+                                  counted(std::ssize(step.at("losses")), "rank"),
+                                  number_or_nan(step.at("loss_one_process"))));
     return;
   }
 }

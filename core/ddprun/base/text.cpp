@@ -2,6 +2,7 @@
 #include "ddprun/base/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <boost/locale/utf.hpp>
 
@@ -59,6 +60,14 @@ Utf8Character utf8_character(std::string_view text, std::size_t at) {
   const utf::code_point code = utf::utf_traits<char>::decode(end, text.data() + text.size());
   if (!utf::is_valid_codepoint(code)) return {text.substr(at, 1), {}};
   return {text.substr(at, static_cast<std::size_t>(end - begin)), code};
+}
+
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", with_thousands(count), noun, count == 1 ? "" : "s");
+}
+
+std::string shape_text(std::span<const std::int64_t> sizes) {
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
 std::string printable(std::string_view text) { return escaped(text, "\n\t"); }

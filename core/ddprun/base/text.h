@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,12 @@ namespace ddprun {
 
 /// 1234567 -> "1,234,567".
 std::string with_thousands(std::int64_t value);
+
+/// "1 rank", "2,000 ranks"
+std::string counted(std::int64_t count, std::string_view noun);
+
+/// A tensor's shape, or its strides: "[256, 32]".
+std::string shape_text(std::span<const std::int64_t> sizes);
 
 /// The text as a terminal and a JSON file can take it: control characters and bytes that are no
 /// UTF-8 become \x1b, \u009b. Newlines and tabs stay.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ddprun/base/hash.h"
+#include "ddprun/base/text.h"
 #include "ddprun/checkpoint/safetensors.h"
 
 namespace ddprun {

@@ -1,9 +1,6 @@
 // Sizes of tensors, and who of the ranks takes which.
 #include "ddprun/checkpoint/shared_tensors.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -17,10 +14,6 @@ std::int64_t elements_of(const TensorSpec& tensor) {
 
 std::int64_t bytes_of(const TensorSpec& tensor) {
   return elements_of(tensor) * static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
-}
-
-std::string shape_text(at::IntArrayRef sizes) {
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
 std::vector<int> balanced(const std::vector<std::int64_t>& sizes, int ranks) {

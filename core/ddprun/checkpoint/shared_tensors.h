@@ -17,8 +17,6 @@ struct TensorSpec {
 
 std::int64_t elements_of(const TensorSpec& tensor);
 std::int64_t bytes_of(const TensorSpec& tensor);
-/// "[256, 32]"
-std::string shape_text(at::IntArrayRef sizes);
 
 /// Elements of a tensor, from `begin` on, in the order in which they lie in it.
 struct TensorPart {

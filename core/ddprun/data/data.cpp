@@ -207,8 +207,8 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
   }
   return std::make_unique<FileData>(
       std::move(parts), config.weights,
-      fmt::format("text: {} bytes of {} file{} under {}{}", with_thousands(bytes),
-                  with_thousands(files), files == 1 ? "" : "s", paths_of(config), skipped),
+      fmt::format("text: {} bytes of {} under {}{}", with_thousands(bytes), counted(files, "file"),
+                  paths_of(config), skipped),
       rule);
 }
 

@@ -11,6 +11,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/model/llama_layout.h"
 #include "ddprun/model/model_parameters.h"

@@ -9,6 +9,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -18,10 +19,6 @@ namespace {
   text.where = "model.recompute";
   text.got = to_string(config);
   throw ConfigError(std::move(text));
-}
-
-std::string count_of(std::int64_t blocks) {
-  return fmt::format("{} block{}", blocks, blocks == 1 ? "" : "s");
 }
 
 void check_numbers(const RecomputeConfig& config) {
@@ -42,8 +39,8 @@ void check_numbers(const RecomputeConfig& config) {
 std::vector<RecomputedBlocks> in_groups(const RecomputeConfig& config, std::int64_t blocks) {
   const std::int64_t groups = *config.groups;
   if (groups > blocks) {
-    refuse(config, {.what = fmt::format("the model has {}, too few for {} groups", count_of(blocks),
-                                        groups),
+    refuse(config, {.what = fmt::format("the model has {}, too few for {} groups",
+                                        counted(blocks, "block"), groups),
                     .expected = fmt::format("groups 1 to {}", blocks),
                     .hint = "lower groups, or raise model.layers"});
   }
@@ -64,13 +61,13 @@ std::vector<RecomputedBlocks> of_size(const RecomputeConfig& config, std::int64_
   if (again < 1) {
     refuse(config,
            {.what = fmt::format("keep_last {} of {} leaves none to compute again", kept,
-                                count_of(blocks)),
+                                counted(blocks, "block")),
             .expected = blocks == 1 ? "keep_last 0" : fmt::format("keep_last 0 to {}", blocks - 1),
             .hint = "lower keep_last, or write `recompute: none`"});
   }
   if (*config.every > again) {
     refuse(config, {.what = fmt::format("there is no group of {}: {} would be computed again",
-                                        count_of(*config.every), count_of(again)),
+                                        counted(*config.every, "block"), counted(again, "block")),
                     .expected = fmt::format("every 1 to {}", again),
                     .hint = "lower every or keep_last"});
   }

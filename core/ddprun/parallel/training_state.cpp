@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/plugin/state.h"
 

@@ -5,6 +5,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
@@ -13,9 +14,9 @@ namespace {
 
 std::string text_of(const RunDescription& run) {
   std::string text =
-      fmt::format("{} rank{} on {} with {}, {} kernels, products in {}", run.world_size,
-                  run.world_size == 1 ? "" : "s", name_of(run.device), name_of(run.backend),
-                  name_of(run.kernels), PrecisionDtypes{.buffers = run.dtypes}.product_format());
+      fmt::format("{} on {} with {}, {} kernels, products in {}", counted(run.world_size, "rank"),
+                  name_of(run.device), name_of(run.backend), name_of(run.kernels),
+                  PrecisionDtypes{.buffers = run.dtypes}.product_format());
   if (run.heads == 0) return text;  // a model of one's own
   return text + fmt::format(", {} heads of {}, context {}, {} sequences in a micro-batch",
                             run.heads, run.head_dim, run.context_length, run.micro_batch);

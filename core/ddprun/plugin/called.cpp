@@ -2,9 +2,6 @@
 #include "ddprun/plugin/called.h"
 
 #include <ATen/core/Tensor.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <exception>
 #include <string>
 #include <utility>
@@ -12,6 +9,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -47,20 +45,22 @@ void name_failure(const Plugin& plugin, const char* made) {
 
 namespace {
 
-std::string shape_words(at::IntArrayRef sizes) {
-  return fmt::format("({})", fmt::join(sizes, ", "));
-}
-
 /// What would be said of another shape further on names neither the plugin nor its call.
 void check_output(const Attention& attention, const at::Tensor& q, const at::Tensor& v,
                   const at::Tensor& out) {
-  std::vector<std::int64_t> sizes = q.sizes().vec();
-  sizes.back() = v.size(-1);
-  if (out.defined() && out.sizes() == sizes) return;
+  const auto leading = [](const at::Tensor& each) {
+    return each.sizes().slice(0, each.sizes().size() - 1);
+  };
+  if (out.defined() && out.dim() == q.dim() && leading(out) == leading(q) &&
+      out.size(-1) == v.size(-1)) {
+    return;
+  }
+  std::vector<std::int64_t> sizes = leading(q).vec();
+  sizes.push_back(v.size(-1));
   throw Error({.what = "an attention returned a tensor of another shape",
                .where = (attention.called.empty() ? "attention" : attention.called) + ", forward()",
-               .got = out.defined() ? shape_words(out.sizes()) : "no tensor",
-               .expected = shape_words(sizes) + ": batch, heads, time, head_dim",
+               .got = out.defined() ? shape_text(out.sizes()) : "no tensor",
+               .expected = shape_text(sizes) + ": batch, heads, time, head_dim",
                .hint = "q, k and v come in that order, and so does the output"});
 }
 

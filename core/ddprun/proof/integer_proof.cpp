@@ -110,10 +110,9 @@ Check exact_mean(const FlatBuffers& buffers, int ranks, std::int64_t rounded) {
                               ? "equal"
                               : fmt::format("are within the rounding bound ({} are not equal) of",
                                             with_thousands(rounded));
-  return {
-      kName, CheckStatus::passed,
-      fmt::format("all {} gradients {} the exact mean over {} rank{}",
-                  with_thousands(buffers.parameter_count()), how, ranks, ranks == 1 ? "" : "s")};
+  return {kName, CheckStatus::passed,
+          fmt::format("all {} gradients {} the exact mean over {}",
+                      with_thousands(buffers.parameter_count()), how, counted(ranks, "rank"))};
 }
 
 /// Of a lossy strategy, whose gradients are the mean with the error feedback, if that is `known`.
@@ -125,7 +124,7 @@ Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
       kName, CheckStatus::declared,
       fmt::format(
           "all {} gradients are equal on all ranks, {}", with_thousands(buffers.parameter_count()),
-          known ? fmt::format("and with the error feedback the mean over {} ranks", group.size())
+          known ? "and with the error feedback the mean over " + counted(group.size(), "rank")
                 : "and what is not sent of them is lost")};
 }
 

@@ -85,8 +85,8 @@ TEST(Called, AnAttentionsOutputHasTheShapeOfItsQueries) {
   mine.called = "attention mine";
   const at::Tensor q = at::ones({1, 2, 3, 4});
   EXPECT_THAT(test::error_of<Error>([&] { called_forward(mine, q, q, q, {}); }),
-              AllOf(HasSubstr("where: attention mine, forward()"), HasSubstr("got: (1, 3, 2, 4)"),
-                    HasSubstr("expected: (1, 2, 3, 4)")));
+              AllOf(HasSubstr("where: attention mine, forward()"), HasSubstr("got: [1, 3, 2, 4]"),
+                    HasSubstr("expected: [1, 2, 3, 4]")));
 }
 
 TEST(Called, AnAttentionsBackwardIsNamedAndWhatComesAfterItIsNot) {
