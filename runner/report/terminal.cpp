@@ -96,8 +96,10 @@ std::string wrapped(const std::string& text, int width) {
   for (std::string line; std::getline(lines, line);) {
     if (!out.empty()) out += '\n';
     int column = -1;  // before the first word
-    std::istringstream words(line);
-    for (std::string word; std::getline(words, word, ' ');) {
+    for (std::size_t at = 0, end = 0; end != line.size(); at = end + 1) {
+      end = std::min(line.find(' ', at), line.size());
+      if (line.compare(end, 2, " %") == 0) end = std::min(line.find(' ', end + 1), line.size());
+      const std::string word = line.substr(at, end - at);
       const int taken = display_width(word);
       const bool fits = column + 1 + taken <= width;
       if (column >= 0) out += fits ? ' ' : '\n';

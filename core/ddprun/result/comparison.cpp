@@ -53,22 +53,22 @@ bool all_positive(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double value) { return value > 0; });
 }
 
-/// Of the ratio of two means, by its logarithm (the delta method), with Satterthwaite's degrees of
-/// freedom.
+/// Of the ratio of two means: the ratios that Welch's test does not tell from theirs (Fieller 1954,
+/// "Some problems in interval estimation"). It leaves out 1 where welch_p() is below 1 -
+/// `confidence`. Nothing: the spread is too large for bounds above 0.
 std::optional<Bounds> interval_of_independent(const std::vector<double>& own,
                                               const std::vector<double>& base, double confidence) {
   if (!all_positive(own) || !all_positive(base)) return {};
   const Summary a = summarize(own), b = summarize(base);
-  const auto squared_error = [](const Summary& of) {
-    return of.std * of.std / (of.mean * of.mean * of.count);
-  };
-  const double of_a = squared_error(a), of_b = squared_error(b), sum = of_a + of_b;
-  const double middle = std::log(a.mean / b.mean);
-  if (sum <= 0) return Bounds{std::exp(middle), std::exp(middle)};
+  const double of_a = a.std * a.std / a.count, of_b = b.std * b.std / b.count, sum = of_a + of_b;
+  if (sum <= 0) return Bounds{a.mean / b.mean, a.mean / b.mean};
   const boost::math::students_t distribution(
       sum * sum / (of_a * of_a / (a.count - 1) + of_b * of_b / (b.count - 1)));
-  const double half = boost::math::quantile(distribution, (1 + confidence) / 2) * std::sqrt(sum);
-  return Bounds{std::exp(middle - half), std::exp(middle + half)};
+  const double t = boost::math::quantile(distribution, (1 + confidence) / 2);
+  const double lower = a.mean * a.mean - t * t * of_a, upper = b.mean * b.mean - t * t * of_b;
+  if (lower <= 0 || upper <= 0) return {};
+  const double middle = a.mean * b.mean, half = std::sqrt(middle * middle - lower * upper);
+  return Bounds{(middle - half) / upper, (middle + half) / upper};
 }
 
 Comparison of_means(std::vector<double> own, std::vector<double> base, int chosen_from) {
@@ -141,9 +141,14 @@ std::string words_of_times(const Comparison& comparison) {
 
 std::string verdict(const Comparison& comparison) {
   if (comparison.p) {
+    std::string interval;
+    if (comparison.interval) {
+      const auto [low, high] = *comparison.interval;
+      const bool contradicts = comparison.within_noise() && (low > 1 || high < 1);
+      interval = (contradicts ? "; 95 %, not corrected: " : "; 95 %: ") + interval_text(comparison);
+    }
     return fmt::format("{} ({}{})", comparison.within_noise() ? ", within noise" : "",
-                       p_text(*comparison.p),
-                       comparison.interval ? "; 95 %: " + interval_text(comparison) : "");
+                       p_text(*comparison.p), interval);
   }
   if (!comparison.untested.empty()) return fmt::format(" ({}, not tested)", comparison.untested);
   const std::size_t runs = std::min(comparison.own.size(), comparison.base.size());

@@ -260,6 +260,8 @@ TEST(Terminal, WrapsAtSpaces) {
   EXPECT_EQ(wrapped("longer than that", 4), "longer\nthan\nthat");
   EXPECT_EQ(wrapped("  a  b\n\nc", 9), "  a  b\n\nc");
   EXPECT_EQ(wrapped("", 4), "");
+  EXPECT_EQ(wrapped("it is 10 % faster", 8), "it is\n10 %\nfaster") << "a number has its unit";
+  EXPECT_EQ(wrapped("budget: 10 %", 10), "budget:\n10 %");
 }
 
 TEST(Terminal, WidthOfText) {
