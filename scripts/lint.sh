@@ -19,6 +19,9 @@ if [[ ${1:-} == --fix ]]; then "$clang_format" -i "${sources[@]}"; fi
 misformatted=$("$clang_format" --dry-run "${sources[@]}" 2>&1 | sed -n 's/^\([^ :]*\):.*clang-format-violations.*/\1/p' | sort -u)
 if [[ -n $misformatted ]]; then problem "make format would change: ${misformatted//$'\n'/ }"; fi
 
+mapfile -t unstartable < <(git grep -lIE '^#!/' -- '*.py' '*.sh' | while read -r file; do [[ -x $file ]] || echo "$file"; done)
+if ((${#unstartable[@]})); then problem "chmod +x: ${unstartable[*]}"; fi
+
 shellcheck "${scripts[@]}" || problem "shellcheck: see above"
 
 for file in "${sources[@]}"; do
