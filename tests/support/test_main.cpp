@@ -124,7 +124,8 @@ class OneByOne : public testing::EmptyTestEventListener {
   }
 
   void OnTestEnd(const testing::TestInfo&) override {
-    at::set_num_threads(threads_);
+    // Even to set what is set starts threads, which processes that a later case forks would lack.
+    if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
     if (testing::UnitTest::GetInstance()->test_to_run_count() > 1) expect_as_before();
     watch("what follows " + running);
   }
