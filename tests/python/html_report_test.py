@@ -104,8 +104,8 @@ class Browser:
              "--remote-debugging-pipe", f"--user-data-dir={profile}"], pass_fds=(hears, tells), stderr=subprocess.DEVNULL)
         os.close(hears)
         os.close(tells)
-        self.says, self.answers = os.fdopen(says, "wb", 0), os.fdopen(answers, "rb")
-        self.session, self.asked, self.events = None, 0, []
+        self.says, self.answers = os.fdopen(says, "wb", 0), os.fdopen(answers, "rb", 0)
+        self.session, self.asked, self.events, self.begun = None, 0, [], b""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -119,11 +119,12 @@ class Browser:
         self.answers.close()
 
     def next_message(self):
-        message = bytearray()
-        while (byte := self.answers.read(1)) != b"\0":
-            if not byte:
+        parts = [self.begun]
+        while b"\0" not in parts[-1]:  # a page is many of them
+            parts.append(os.read(self.answers.fileno(), 1 << 20))
+            if not parts[-1]:
                 raise RuntimeError("Chromium has ended")
-            message += byte
+        message, _, self.begun = b"".join(parts).partition(b"\0")
         return json.loads(message)
 
     def call(self, method, **parameters):
