@@ -69,6 +69,7 @@ class Batch {
       }
       if (interrupted_ != 0) return kExitSignal + interrupted_;
     }
+    if (std::ranges::all_of(rows_, &BatchRow::cannot_run)) return kExitUsage;  // it was said why
     if (executor_.reports()) print_report();
     const bool failed = std::ranges::any_of(rows_, [this](const auto& row) { return fails(row); });
     return write_failed_ || failed ? kExitFailed : kExitDone;
@@ -91,8 +92,8 @@ class Batch {
     FileResult file{plan, rows_of(plan), context_of(plan)};
     bool anything_new = false;
     ++occasion_.round;
-    if (const std::string lacking = obstacles(plan); !lacking.empty()) {
-      display_.message(plan.name + ": this machine cannot run all of it: " + lacking);
+    if (std::ranges::any_of(file.rows, &BatchRow::cannot_run)) {
+      display_.message(plan.name + ": this machine cannot run all of it: " + obstacles(plan));
     }
     OpenRounds rounds(plan, executor_);
     for (BatchRow* const each : in_turns(file.rows)) {
@@ -197,6 +198,7 @@ class Batch {
         each.row = unrun_row(*each.file, {each.planned, each.row.repetition, each.row.round},
                              executor_.launcher());
         each.row.predicted = predicted;
+        if (each.row.status == RowStatus::not_here) continue;
         run_row(file, each);
         any = any || interrupted_ == 0;
       }
@@ -242,6 +244,11 @@ class Batch {
       finish_row(row, outcome);
     } else {
       row.status = RowStatus::ok;  // rank 0 has what all found, and judges
+    }
+    if (const std::string failure = unsaved(row); !failure.empty()) {
+      write_failed_ = true;
+      display_.message(
+          fmt::format("error: the last checkpoint of {} was not saved: {}", each.name, failure));
     }
     failed_in_joined_launch_ =
         executor_.joined() && outcome.status != Outcome::Status::ok && !outcome.next_can_run;
@@ -355,21 +362,6 @@ class Batch {
   bool write_failed_ = false;
 };
 
-/// Why nothing runs: files that are wrong, unless they were found in a folder; or no file of which
-/// anything can run here.
-std::vector<std::string> refusals_of(const std::vector<PlannedFile>& files, bool from_folder) {
-  std::vector<std::string> wrong, impossible;
-  for (const PlannedFile& file : files) {
-    if (!file.error.empty()) wrong.push_back(file.error);
-    if (std::none_of(file.runs.begin(), file.runs.end(),
-                     [](const PlannedRun& run) { return run.not_here.empty(); })) {
-      impossible.push_back(obstacles(file));
-    }
-  }
-  if (impossible.size() == files.size()) return impossible;
-  return from_folder ? std::vector<std::string>() : wrong;
-}
-
 /// The display that a request and stderr ask for; only a process that reports shows progress.
 ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports) {
   if (request.quiet || !reports) return ProgressDisplay::Mode::silent;
@@ -394,7 +386,10 @@ int run_batch(const Request& request) {
     Executor executor(std::move(joined), display);
     return Batch(request, std::move(files), executor, display).run();
   };
-  return run_planned(request, {"run", refusals_of, run});
+  const auto refusals = [&request](const std::vector<PlannedFile>& files, bool from_folder) {
+    return refusals_of_some(files, from_folder, request.resume);
+  };
+  return run_planned(request, {"run", refusals, run});
 }
 
 }  // namespace ddprun

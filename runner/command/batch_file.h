@@ -29,6 +29,7 @@ struct BatchRow {
   bool last_in_round = false;              ///< PlannedTurn's
   std::optional<EarlierRow> earlier = {};  ///< with --resume
 
+  bool cannot_run() const { return row.status == RowStatus::not_here && !earlier; }
   /// The complete result that it was taken from, or an empty path.
   std::filesystem::path found_in() const {
     return row.taken_from.empty() ? std::filesystem::path() : earlier->folder;

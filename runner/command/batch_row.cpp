@@ -82,6 +82,11 @@ void finish_row(Row& row, const Outcome& outcome) {
   judge(row);
 }
 
+std::string unsaved(const Row& row) {
+  if (row.ranks.empty() || row.ranks.front().checkpoints.empty()) return "";
+  return row.ranks.front().checkpoints.back().failure;
+}
+
 std::string outcome_text(const Row& row) {
   return std::string(name_of(row.status)) + ": " + row.reason;
 }

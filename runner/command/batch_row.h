@@ -18,6 +18,10 @@ Row refused_row(const PlannedFile& file);
 /// Turns an outcome into the row's status, results and reason.
 void finish_row(Row& row, const Outcome& outcome);
 
+/// Why the last checkpoint of a row that was measured was not saved: what it trained is nowhere.
+/// Empty: it was, or none was asked for.
+std::string unsaved(const Row& row);
+
 /// "proof failed: integer_gradients: ..."
 std::string outcome_text(const Row& row);
 

@@ -145,15 +145,12 @@ void check_sides(const std::vector<Side>& sides) {
               .expected = first.kind->name() + ", as the first",
               .hint = "diff compares experiments that train"});
     }
-    first.kind->check_lockstep(first, other);
+    first.kind->check_lockstep(first, other, *side.run->registry);
   }
 }
 
 std::vector<std::string> refusals(const std::vector<PlannedFile>& files, bool /*from_folder*/) {
-  std::vector<std::string> reasons;
-  for (const PlannedFile& file : files) {
-    if (std::string obstacle = obstacles(file); !obstacle.empty()) reasons.push_back(obstacle);
-  }
+  std::vector<std::string> reasons = refusals_of_all(files);
   if (reasons.empty()) check_sides(sides_of(files));
   return reasons;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -25,6 +26,28 @@ void check_launch(const std::optional<RankInfo>& joined, const PlannedCommand& c
 }
 
 }  // namespace
+
+std::vector<std::string> refusals_of_all(const std::vector<PlannedFile>& files) {
+  std::vector<std::string> out;
+  for (const PlannedFile& file : files) {
+    if (std::string obstacle = obstacles(file); !obstacle.empty()) out.push_back(obstacle);
+  }
+  return out;
+}
+
+std::vector<std::string> refusals_of_some(const std::vector<PlannedFile>& files, bool from_folder,
+                                          bool resume) {
+  std::vector<std::string> wrong, impossible;
+  for (const PlannedFile& file : files) {
+    if (!file.error.empty()) wrong.push_back(file.error);
+    if (resume && file.error.empty()) continue;
+    if (std::ranges::none_of(file.runs, &std::string::empty, &PlannedRun::not_here)) {
+      impossible.push_back(obstacles(file));
+    }
+  }
+  if (impossible.size() == files.size()) return impossible;
+  return from_folder ? std::vector<std::string>() : wrong;
+}
 
 int run_planned(const Request& request, const PlannedCommand& command) {
   std::optional<RankInfo> joined = rank_info_from_environment();

@@ -29,6 +29,14 @@ struct PlannedCommand {
   OwnRanks own_ranks = {};  ///< if there are some, it is refused in a launch
 };
 
+/// obstacles() of each file that has some: of a command that runs all or nothing.
+std::vector<std::string> refusals_of_all(const std::vector<PlannedFile>& files);
+/// Of a command that runs what can run: files that are wrong, unless they were found in a folder;
+/// or all, if this machine can run nothing of any. With `resume` earlier rows may stand in for what
+/// cannot run.
+std::vector<std::string> refusals_of_some(const std::vector<PlannedFile>& files, bool from_folder,
+                                          bool resume);
+
 /// Plans the files of the request and runs the command with them. Where it is refused, or the ranks
 /// of a launch that this process joined do not agree, nothing runs and stderr says why. Returns the
 /// exit status. Throws what `refusals` and `run` throw, CommError if a rank does not come, and

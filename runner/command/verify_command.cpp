@@ -7,6 +7,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/text.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"
@@ -56,9 +57,9 @@ class Verify {
         planned.name + (experiment.label.empty() ? "" : " " + experiment.label);
     if (executor_.reports()) {
       std::cout << fmt::format(
-                       "{}: {} rank{} against one process, every step from equal "
+                       "{}: {} against one process, every step from equal "
                        "parameters\n",
-                       name, experiment.world.size, experiment.world.size == 1 ? "" : "s")
+                       name, counted(experiment.world.size, "rank"))
                 << std::flush;
     }
     const Outcome outcome =
@@ -99,16 +100,13 @@ class Verify {
 
 int verify_command(const Request& request) {
   const auto refusals = [&request](const std::vector<PlannedFile>& files, bool /*from_folder*/) {
-    std::vector<std::string> reasons;
     for (const PlannedFile& file : files) {
       for (const PlannedRun& run : file.runs) {
-        run.experiment.kind->check_verify(run.experiment, request.parameter_bound.has_value());
-      }
-      if (std::string obstacle = obstacles(file); !obstacle.empty()) {
-        reasons.push_back(std::move(obstacle));
+        run.experiment.kind->check_verify(run.experiment, *run.registry,
+                                          request.parameter_bound.has_value());
       }
     }
-    return reasons;
+    return refusals_of_all(files);
   };
   const auto run = [&request](const std::vector<PlannedFile>& files,
                               std::optional<RankInfo> joined) {

@@ -116,7 +116,7 @@ nlohmann::json libraries_of(const Experiment& experiment, const PluginRegistry& 
 }
 
 /// What the same experiment has everywhere.
-std::string fingerprint_of(const PlannedRun& planned) {
+std::string fingerprint_of(const PlannedRun& planned, const std::string& contents) {
   Experiment experiment = planned.experiment;
   experiment.label.clear();  // the same configuration, whichever sweep it comes from
   experiment.output_dir = "results";
@@ -125,10 +125,7 @@ std::string fingerprint_of(const PlannedRun& planned) {
   // JSON takes a tenth of the time of YAML, and a sweep may have thousands of points.
   std::string text =
       to_json(resolve(experiment)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  for (const auto& [key, hash] : planned.experiment.contents) {
-    text += fmt::format("\n{} {:016x}", key, hash);
-  }
-  text += "\n" + schema_text(*planned.experiment.kind);
+  text += contents + "\n" + schema_text(*planned.experiment.kind);
   return fmt::format("{:016x}", hash64(text));
 }
 
@@ -154,6 +151,15 @@ void check_here(PlannedRun& planned, const PlanOptions& options) {
     planned.account = std::move(account);
   } catch (const ConfigError& error) {
     if (options.joined_world_size > 0) throw;
+    planned.not_here = error.what();
+  }
+}
+
+/// The same on all ranks of a launch, as they agree on the contents.
+void check_unfinished(PlannedRun& planned) {
+  try {
+    planned.experiment.kind->check_unfinished(planned.experiment);
+  } catch (const ConfigError& error) {
     planned.not_here = error.what();
   }
 }
@@ -191,9 +197,13 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   for (PluginChoice& choice : experiment.plugins) complete_options(*planned.registry, choice);
   planned.experiment = std::move(experiment);
   check_here(planned, options);
-  if (planned.not_here.empty()) cache.read_contents(planned.experiment);
+  std::string contents;
+  if (planned.not_here.empty()) {
+    contents = cache.read_contents(planned.experiment);
+    check_unfinished(planned);
+  }
   planned.resolved = resolve(planned.experiment);
-  planned.fingerprint = fingerprint_of(planned);
+  planned.fingerprint = fingerprint_of(planned, contents);
   planned.conditions = process_conditions();
   planned.conditions[kLibraries] = libraries_of(planned.experiment, *planned.registry);
   return planned;
@@ -316,7 +326,8 @@ std::shared_ptr<const PluginRegistry> PlanCache::registry(const std::vector<fs::
   return registry;
 }
 
-void PlanCache::read_contents(Experiment& experiment) {
+std::string PlanCache::read_contents(Experiment& experiment) {
+  std::map<std::string, std::uint64_t> telling;
   for (KindContent& content : experiment.kind->contents(experiment)) {
     auto found = hashes_.find(content.identity);
     try {
@@ -327,7 +338,11 @@ void PlanCache::read_contents(Experiment& experiment) {
       throw ConfigError(std::move(text));
     }
     experiment.contents[content.key] = found->second;
+    if (!content.of_its_runs) telling[content.key] = found->second;
   }
+  std::string lines;
+  for (const auto& [key, hash] : telling) lines += fmt::format("\n{} {:016x}", key, hash);
+  return lines;
 }
 
 namespace {

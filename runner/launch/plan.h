@@ -89,8 +89,9 @@ class PlanCache {
       const std::vector<std::filesystem::path>& folders,
       const std::vector<std::filesystem::path>& libraries);
   /// Reads what the experiment's kind says (RunnableKind::contents()), unless the same was read
-  /// before, and enters the hashes. Throws ConfigError.
-  void read_contents(Experiment& experiment);
+  /// before, and enters the hashes. Returns those that tell the experiment apart, a line each.
+  /// Throws ConfigError.
+  std::string read_contents(Experiment& experiment);
 
  private:
   std::map<std::vector<std::filesystem::path>, std::shared_ptr<const PluginRegistry>> registries_;

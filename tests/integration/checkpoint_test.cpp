@@ -145,6 +145,25 @@ TEST_F(Checkpoint, LatestBeginsWhereThereIsNoneYet) {
   EXPECT_EQ(losses_of(last_row(folder_)).begin()->first, 8);
 }
 
+TEST_F(Checkpoint, RowsThatHaveDoneAllStepsAreTakenOver) {
+  folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, naive]}\n", 7));
+  const std::string latest = "train.resume_from=latest";
+  ASSERT_EQ(run({save_, latest}).status, 0);
+  const CommandResult again = run({save_, latest, "--resume"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] flat: taken over from "),
+                               HasSubstr("[2/2] naive: taken over from ")));
+  fs::remove_all(folder_.path() / "saved/strategy=naive");
+  fs::remove_all(folder_.path() / "results");
+  const CommandResult rest = run({save_, latest, "--resume"});
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(last_row(folder_)["status"], "not here");
+  fs::remove_all(folder_.path() / "results");
+  const CommandResult none = run({save_, latest, "--resume"});
+  EXPECT_EQ(none.status, 2) << none.out;
+  EXPECT_THAT(none.err, HasSubstr("has done all steps that are asked for"));
+}
+
 TEST_F(Checkpoint, DamageIsSeenBeforeAStep) {
   ASSERT_EQ(run({save_}).status, 0);
   flip_byte(saved(4) / "optimizer.safetensors", 5);
@@ -202,9 +221,11 @@ TEST_F(Checkpoint, ADiskThatIsFullCostsTheCheckpointAndNotTheRun) {
         run({save_, std::string("train.checkpoint.async=") + async, "model.d_ff=8192",
              "model.kernels=reference"},
             {"/usr/bin/env", "--ignore-signal=XFSZ", "/usr/bin/prlimit", "--fsize=1000000"});
-    EXPECT_EQ(full.status, 0) << full.err;
+    EXPECT_EQ(full.status, 1) << full.err;
     EXPECT_THAT(full.out, AllOf(HasSubstr("✓ proved"), HasSubstr("no checkpoint of e was saved")));
-    EXPECT_THAT(full.err, HasSubstr("File too large"));
+    EXPECT_THAT(full.err, ContainsRegex("error: the last checkpoint of e was not saved: .*File too "
+                                        "large"));
+    EXPECT_EQ(last_row(folder_)["status"], "ok");
     EXPECT_FALSE(fs::exists(folder_.path() / "saved/latest"));
   }
 }

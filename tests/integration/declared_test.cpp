@@ -93,11 +93,13 @@ TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
 TEST(Declared, VerifyRefusesWhatItCannotCompare) {
   TemporaryFolder folder;
   folder.write("less.yaml", tiny_experiment("", 2));
-  const CommandResult run =
-      run_ddprun(folder, {"verify", "less.yaml", "--set", "strategy=powersgd"});
-  EXPECT_NE(run.status, 0);
-  EXPECT_THAT(run.err + run.out,
-              HasSubstr("verify compares each gradient with that of one process"));
+  for (const char* strategy :
+       {"strategy=powersgd", "strategy=local_sgd", "strategy={name: none, unsynchronized: true}"}) {
+    const CommandResult run = run_ddprun(folder, {"verify", "less.yaml", "--set", strategy});
+    EXPECT_EQ(run.status, 2) << run.out << run.err;
+    EXPECT_EQ(run.out, "") << "it began";
+    EXPECT_THAT(run.err, HasSubstr("verify compares each gradient with that of one process"));
+  }
 }
 
 TEST(Declared, HeldOutDataIsCheckedBeforeARankStarts) {

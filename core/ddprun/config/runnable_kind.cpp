@@ -12,7 +12,8 @@ std::optional<Account> RunnableKind::account(const Experiment& /*experiment*/,
   return {};
 }
 
-void RunnableKind::check_verify(const Experiment& experiment, bool /*parameter_bound*/) const {
+void RunnableKind::check_verify(const Experiment& experiment, const PluginRegistry& /*registry*/,
+                                bool /*parameter_bound*/) const {
   throw ConfigError({.what = "experiment " + name() + " has nothing to verify",
                      .where = experiment.document.origin,
                      .got = "`ddprun verify` of it",
@@ -20,7 +21,8 @@ void RunnableKind::check_verify(const Experiment& experiment, bool /*parameter_b
                      .hint = "run it: it checks its own data, and the column *proof* says so"});
 }
 
-void RunnableKind::check_lockstep(const Experiment& leads, const Experiment& /*follows*/) const {
+void RunnableKind::check_lockstep(const Experiment& leads, const Experiment& /*follows*/,
+                                  const PluginRegistry& /*registry*/) const {
   throw ConfigError({.what = "experiment " + name() + " has no steps that could be compared",
                      .where = leads.document.origin,
                      .got = "`ddprun diff` of it",

@@ -44,6 +44,7 @@ struct KindContent {
   std::string key;                      ///< where the file names it: "data.path"
   std::vector<std::string> identity;    ///< what is equal in it is not read again
   std::function<std::uint64_t()> hash;  ///< reads it. Throws ConfigError.
+  bool of_its_runs = false;  ///< the experiment's own runs leave it: it is the same one with any
 };
 
 /// One object a kind. experiments/kinds.h lists them.
@@ -106,6 +107,9 @@ class RunnableKind : public ExperimentKind {
                                             const PluginRegistry& registry,
                                             const RunContext& context) const = 0;
 
+  /// Throws ConfigError if runs of the experiment have done all of it: of a sweep the other points
+  /// go on. Its contents() are read.
+  virtual void check_unfinished(const Experiment& /*experiment*/) const {}
   /// Tells apart what runs of the experiment save last, which another run can go on from; 0:
   /// nothing is there. Throws ConfigError if it cannot be read.
   virtual std::uint64_t saved(const Experiment& /*experiment*/) const { return 0; }
@@ -118,7 +122,8 @@ class RunnableKind : public ExperimentKind {
 
   /// Throws ConfigError if `ddprun verify` has nothing to compare, or, with `parameter_bound`, if
   /// parameters cannot be compared.
-  virtual void check_verify(const Experiment& experiment, bool parameter_bound) const;
+  virtual void check_verify(const Experiment& experiment, const PluginRegistry& registry,
+                            bool parameter_bound) const;
   /// What a rank does for `ddprun verify`: rank 0 returns what it found.
   virtual nlohmann::json verify_rank(const Experiment& /*experiment*/,
                                      const PluginRegistry& /*registry*/,
@@ -128,7 +133,8 @@ class RunnableKind : public ExperimentKind {
 
   /// Throws ConfigError if the two have no steps that `ddprun diff` can compare: `follows` then
   /// makes each step from what `leads` had before it.
-  virtual void check_lockstep(const Experiment& leads, const Experiment& follows) const;
+  virtual void check_lockstep(const Experiment& leads, const Experiment& follows,
+                              const PluginRegistry& registry) const;
   /// What a rank does for `ddprun diff`: rank 0 returns what it found.
   virtual nlohmann::json lockstep_rank(const Experiment& /*experiment*/,
                                        const PluginRegistry& /*registry*/,

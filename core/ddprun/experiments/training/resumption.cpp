@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "ddprun/base/choice.h"
@@ -23,6 +22,7 @@
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/training_state.h"
+#include "ddprun/proof/count_unequal.h"
 
 namespace ddprun {
 
@@ -37,15 +37,6 @@ namespace fs = std::filesystem;
                      .got = std::move(got),
                      .expected = std::move(expected),
                      .hint = std::move(hint)});
-}
-
-void check_steps_left(const fs::path& folder, std::int64_t step, const TrainConfig& train) {
-  if (step < train.all_steps()) return;
-  refuse_checkpoint(
-      folder, "the run of the checkpoint has done all steps that are asked for",
-      fmt::format("{} steps", step),
-      fmt::format("fewer than train.warmup_steps + train.steps = {}", train.all_steps()),
-      "raise train.steps to go on");
 }
 
 /// Sections and keys that do not change what is trained, or of which a checkpoint says more.
@@ -104,18 +95,18 @@ std::optional<Resumption> Resumption::find(const Experiment& experiment) {
 void Resumption::check_unfinished(const Experiment& experiment) {
   const fs::path folder = folder_of(experiment);
   if (folder.empty()) return;
-  std::int64_t step = 0;
-  try {
-    step = read_state(folder).step;
-  } catch (const ConfigError&) {
-    return;  // find() says what is wrong with it
-  }
-  check_steps_left(folder, step, training(experiment).train);
+  const TrainConfig& train = training(experiment).train;
+  const std::int64_t step = read_state(folder).step;
+  if (step < train.all_steps()) return;
+  refuse_checkpoint(
+      folder, "the run of the checkpoint has done all steps that are asked for",
+      fmt::format("{} steps", step),
+      fmt::format("fewer than train.warmup_steps + train.steps = {}", train.all_steps()),
+      "raise train.steps to go on; --resume takes over the row that has them");
 }
 
 void Resumption::check_fits(const Experiment& experiment) const {
   const TrainingConfig& config = training(experiment);
-  check_steps_left(folder_, state_.step, config.train);
   if (state_.optimizer != name_of(config.optimizer.name)) {
     refuse_checkpoint(folder_, "the checkpoint has the moments of another optimizer",
                       "optimizer.name " + state_.optimizer,
@@ -220,14 +211,11 @@ std::int64_t Resumption::differing_parameters(DataParallel& data_parallel) const
   std::int64_t differing = 0;
   for (const TensorPart& part : shared_parameters(data_parallel).own) {
     const at::Tensor values = part.values.detach().cpu();
-    file.visit(
-        part.name, part.begin, values.numel(), [&](std::int64_t first, const at::Tensor& in) {
-          const at::Tensor saved = in.to(values.scalar_type());
-          const at::Tensor own = values.narrow(0, first - part.begin, saved.numel());
-          if (std::memcmp(saved.const_data_ptr(), own.const_data_ptr(), saved.nbytes()) != 0) {
-            differing += saved.ne(own).sum().item<std::int64_t>();
-          }
-        });
+    file.visit(part.name, part.begin, values.numel(),
+               [&](std::int64_t first, const at::Tensor& in) {
+                 const at::Tensor own = values.narrow(0, first - part.begin, in.numel());
+                 differing += count_unequal(own, in.to(values.scalar_type()));
+               });
   }
   return differing;
 }
@@ -255,11 +243,11 @@ Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGr
   if (!words.empty()) return make_check("resumed", false, words);
   read_ns_ += now_ns() - begin_ns;
   const std::string changed = changes(experiment);
-  return make_check("resumed", true,
-                    fmt::format("step {} of {} rank{}, bit for bit, from {} in {:.2f} s{}",
-                                state_.step, state_.ranks, state_.ranks == 1 ? "" : "s",
-                                folder_.string(), to_ms(read_ns_) * 1e-3,
-                                changed.empty() ? "" : "; what is not as it was: " + changed));
+  return make_check(
+      "resumed", true,
+      fmt::format("step {} of {}, bit for bit, from {} in {:.2f} s{}", state_.step,
+                  counted(state_.ranks, "rank"), folder_.string(), to_ms(read_ns_) * 1e-3,
+                  changed.empty() ? "" : "; what is not as it was: " + changed));
 }
 
 }  // namespace ddprun

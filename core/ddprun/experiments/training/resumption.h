@@ -21,14 +21,13 @@ class Resumption {
  public:
   /// What train.resume_from leads to; empty: it is not set, or `latest` and there is none yet.
   /// Throws ConfigError if it leads nowhere, or to what the experiment cannot go on from: another
-  /// model, optimizer, or a run that has ended.
+  /// model or optimizer.
   static std::optional<Resumption> find(const Experiment& experiment);
   /// The folder of it, nothing of which is read; empty: there is none. Throws as find() does if
   /// train.resume_from leads nowhere.
   static std::filesystem::path folder_of(const Experiment& experiment);
 
-  /// Throws ConfigError if the run that it leads to has done all steps: of a sweep the other points
-  /// go on.
+  /// Throws ConfigError if the run that it leads to has done all steps.
   static void check_unfinished(const Experiment& experiment);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -1,12 +1,15 @@
 // Makes the plugins of a run by their names, and describes the run to them.
 #include "ddprun/experiments/training/run_plugins.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute_config.h"
+#include "ddprun/optim/named_tensor.h"
 #include "ddprun/plugin/ask_plugin.h"
 
 namespace ddprun {
@@ -15,6 +18,19 @@ RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experi
   return {.strategy = make_strategy(registry, experiment.plugin(PluginKind::strategy)),
           .precision = make_precision(registry, experiment.plugin(PluginKind::precision)),
           .attention = make_attention(registry, experiment.plugin(PluginKind::attention))};
+}
+
+Plan plan_of(const Experiment& experiment, const RunPlugins& plugins) {
+  const ModelConfig& model = training(experiment).model;
+  std::vector<NamedTensor> parameters;
+  for (const ModelParameter& each : model_parameters(model)) {
+    if (!each.trained) continue;
+    parameters.push_back(
+        {.name = each.name, .tensor = at::empty(each.sizes, at::TensorOptions(at::kMeta))});
+  }
+  const ParameterLayout layout(parameters, plugins.precision->dtypes().buffers, model.kernels,
+                               static_cast<int>(experiment.world.size));
+  return plugins.strategy->plan(layout, 0);
 }
 
 namespace {

@@ -24,4 +24,7 @@ RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experi
 /// above all that there are: a caller that asks about this host sets that of its devices.
 RunDescription describe_run(const Experiment& experiment, Precision& precision);
 
+/// What rank 0 would do with them, without memory for it.
+Plan plan_of(const Experiment& experiment, const RunPlugins& plugins);
+
 }  // namespace ddprun

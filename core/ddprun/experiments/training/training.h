@@ -23,7 +23,8 @@ struct Training : RunnableKind {
                                     const RunContext& context) const override;
   nlohmann::json verify_rank(const Experiment& experiment, const PluginRegistry& registry,
                              const RunContext& context) const override;
-  void check_lockstep(const Experiment& leads, const Experiment& follows) const override;
+  void check_lockstep(const Experiment& leads, const Experiment& follows,
+                      const PluginRegistry& registry) const override;
   nlohmann::json lockstep_rank(const Experiment& experiment, const PluginRegistry& registry,
                                const RunContext& context, const LockstepPart& part) const override;
 

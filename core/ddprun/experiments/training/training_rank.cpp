@@ -1,5 +1,4 @@
 // What training asks of plugins and machine, and what its ranks do.
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +16,8 @@
 #include "ddprun/experiments/training/run_saver.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/model/model_parameters.h"
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/model/transformer.h"
-#include "ddprun/optim/named_tensor.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/ask_plugin.h"
 
@@ -38,18 +35,15 @@ void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
   ask(PluginKind::attention, *plugins.attention);
 }
 
-/// Without memory for what is planned.
-Plan plan_of(const Experiment& experiment, const RunPlugins& plugins) {
-  const ModelConfig& model = training(experiment).model;
-  std::vector<NamedTensor> parameters;
-  for (const ModelParameter& each : model_parameters(model)) {
-    if (!each.trained) continue;
-    parameters.push_back(
-        {.name = each.name, .tensor = at::empty(each.sizes, at::TensorOptions(at::kMeta))});
-  }
-  const ParameterLayout layout(parameters, plugins.precision->dtypes().buffers, model.kernels,
-                               static_cast<int>(experiment.world.size));
-  return plugins.strategy->plan(layout, 0);
+/// One process has nothing to compare with what is neither the mean nor equal on all ranks.
+void check_mean(const Experiment& experiment, const PluginRegistry& registry) {
+  if (plan_of(experiment, make_plugins(registry, experiment)).agreement == Agreement::exact) return;
+  const std::string& strategy = experiment.plugin(PluginKind::strategy).name;
+  refuse(experiment, "strategy",
+         {.what = "verify compares each gradient with that of one process",
+          .got = "strategy " + strategy + ", which declares other gradients than the mean",
+          .expected = "a strategy whose gradients become the mean",
+          .hint = "a run proves what it declares; train.eval shows what it costs"});
 }
 
 std::uint64_t hash_of(const DataConfig& data, const ModelConfig& model) {
@@ -180,7 +174,6 @@ class TrainingKind final : public Training {
                                        std::int64_t local_ranks) const override {
     check_tokenizer(experiment);
     check_checkpoint_folder(experiment, Resumption::folder_of(experiment));
-    Resumption::check_unfinished(experiment);
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
       return check_memory(experiment, registry, local_ranks);
     }
@@ -214,9 +207,10 @@ class TrainingKind final : public Training {
                      }});
     }
     if (const auto resumed = Resumption::find(experiment)) {
-      out.push_back({kResumeFrom, {resumed->folder().string()}, [hash = hash_of(resumed->state())] {
-                       return hash;
-                     }});
+      out.push_back({.key = kResumeFrom,
+                     .identity = {resumed->folder().string()},
+                     .hash = [hash = hash_of(resumed->state())] { return hash; },
+                     .of_its_runs = config.train.resume_from == kLatest});
     }
     return out;
   }
@@ -260,6 +254,10 @@ class TrainingKind final : public Training {
 
   bool has_live_outputs() const override { return true; }
 
+  void check_unfinished(const Experiment& experiment) const override {
+    Resumption::check_unfinished(experiment);
+  }
+
   std::uint64_t saved(const Experiment& experiment) const override {
     if (!training(experiment).train.checkpoint.saves()) return 0;
     const auto latest = find_checkpoint(checkpoint_folder(experiment));
@@ -276,7 +274,9 @@ class TrainingKind final : public Training {
     experiment.contents[kResumeFrom] = saved(experiment);
   }
 
-  void check_verify(const Experiment& experiment, bool parameter_bound) const override {
+  void check_verify(const Experiment& experiment, const PluginRegistry& registry,
+                    bool parameter_bound) const override {
+    check_mean(experiment, registry);
     refuse_unused(experiment, !training(experiment).train.resume_from.empty(), "train.resume_from",
                   "ddprun verify, which trains from step 0");
     const OptimizerKind optimizer = training(experiment).optimizer.name;

@@ -4,8 +4,9 @@
 #include <string>
 
 #include "ddprun/base/error.h"
-#include "ddprun/checkpoint/shared_tensors.h"
+#include "ddprun/base/text.h"
 #include "ddprun/config/experiment_check.h"
+#include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/experiments/training_comparison/lockstep_rank.h"
@@ -51,9 +52,23 @@ void check_steps(const Experiment& experiment) {
                 "ddprun diff, which updates both with the same gradients");
 }
 
+/// One tensor would be compared with as many as there are ranks.
+void check_one_gradient(const Experiment& experiment, const PluginRegistry& registry) {
+  const Agreement agreement = plan_of(experiment, make_plugins(registry, experiment)).agreement;
+  if (agreement == Agreement::exact || agreement == Agreement::lossy) return;
+  const std::string& strategy = experiment.plugin(PluginKind::strategy).name;
+  refuse(experiment, "strategy",
+         {.what = "diff compares gradients and weights that all ranks have alike",
+          .got = "strategy " + strategy + ", whose ranks go their own ways between meetings",
+          .expected = "a strategy whose ranks agree in each step",
+          .hint = "a run proves what it declares; train.eval shows what it costs"});
+}
+
 }  // namespace
 
-void Training::check_lockstep(const Experiment& leads, const Experiment& follows) const {
+void Training::check_lockstep(const Experiment& leads, const Experiment& follows,
+                              const PluginRegistry& registry) const {
+  check_one_gradient(follows, registry);
   for (const Experiment* each : {&leads, &follows}) check_steps(*each);
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const TrainingConfig& first = ddprun::training(leads);

@@ -60,17 +60,6 @@ json formats_of(const PrecisionDtypes& dtypes, const FlatBuffers& buffers) {
                                      format_of(buffers.mean_dtype())))}};
 }
 
-/// One tensor would be compared with as many as there are ranks.
-void check_one_gradient(const BufferContext& context, const std::string& strategy) {
-  const Agreement agreement = context.plan().agreement;
-  if (agreement != Agreement::none && agreement != Agreement::periodic) return;
-  throw ConfigError({.what = "diff compares gradients and weights that all ranks have alike",
-                     .where = "strategy " + strategy,
-                     .got = "a strategy whose ranks go their own ways between meetings",
-                     .expected = "a strategy whose ranks agree in each step",
-                     .hint = "a run proves what it declares; train.eval shows what it costs"});
-}
-
 /// The trainer of one of the experiments, step by step.
 class Lockstep {
  public:
@@ -82,8 +71,6 @@ class Lockstep {
         rank_{group.rank(), group.size()},
         trainer_(experiment, make_plugins(registry, experiment), group),
         outputs_(experiment, rank_) {
-    check_one_gradient(trainer_.data_parallel().context(),
-                       experiment.plugin(PluginKind::strategy).name);
     trainer_.watch_units([this](int unit, std::int64_t micro_batch, const at::Tensor& values) {
       outputs_.enter(data_parallel().roles().unit_names[unit], micro_batch, values);
     });

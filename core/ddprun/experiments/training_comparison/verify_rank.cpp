@@ -71,16 +71,6 @@ VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alon
   return out;
 }
 
-/// One process has nothing to compare with what is neither the mean nor equal on all ranks.
-void check_exact(const BufferContext& context, const std::string& strategy) {
-  if (context.plan().agreement == Agreement::exact) return;
-  throw ConfigError({.what = "verify compares each gradient with that of one process",
-                     .where = "strategy " + strategy,
-                     .got = "a strategy that declares other gradients than the mean",
-                     .expected = "a strategy whose gradients become the mean",
-                     .hint = "a run proves what it declares; train.eval shows what it costs"});
-}
-
 using nlohmann::json;
 
 json to_json(const Largest& largest) {
@@ -130,7 +120,6 @@ Verification verify_rank(const Experiment& configured, const PluginRegistry& reg
     const std::string& strategy = experiment.plugin(PluginKind::strategy).name;
     RankFaults faults(strategy);
     Trainer trainer(experiment, make_plugins(registry, experiment), *group);
-    check_exact(trainer.data_parallel().context(), strategy);
     faults.enter(
         check_initial_parameters(trainer.data_parallel(), *group, trainer.initial_values()), 0);
     std::optional<OneProcess> alone;
