@@ -26,8 +26,14 @@ trap restore EXIT
 
 # build VERSION FOLDER ARGUMENT...: of cmake --build.
 build() {
-  env -u LIBTORCH_DIR TORCH="$1" scripts/setup.sh --with-bench &&
-    cmake --preset release -B "$2" -DLIBTORCH_DIR="$deps/torch-$1/torch" && cmake --build "$2" -j "${JOBS:-$(nproc)}" "${@:3}"
+  local with=(--with-bench) optimized=()
+  # Of some targets what runs is short, and needs no PyTorch in Python: compiling with -O1 throughout takes a quarter less.
+  if [[ -n ${TARGETS:-} ]]; then
+    with=()
+    optimized=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO='-O1 -DNDEBUG')
+  fi
+  env -u LIBTORCH_DIR TORCH="$1" scripts/setup.sh "${with[@]}" &&
+    cmake --preset release -B "$2" -DLIBTORCH_DIR="$deps/torch-$1/torch" "${optimized[@]}" && cmake --build "$2" -j "${JOBS:-$(nproc)}" "${@:3}"
 }
 
 try() {

@@ -1,4 +1,4 @@
-// A plugin library whose descriptor is good but for the one change that DDPRUN_CHANGE makes to `d`.
+// Plugins' descriptors that are good but for the one change that their case makes to `d`.
 #include <cstdlib>
 #include <stdexcept>
 
@@ -7,13 +7,13 @@
 
 namespace {
 
-[[maybe_unused]] ddprun::Plugin* create_throws() { throw std::runtime_error("no such luck"); }
-[[maybe_unused]] ddprun::Plugin* create_throws_int() { throw 7; }
-[[maybe_unused]] ddprun::Plugin* create_aborts() { std::abort(); }
-[[maybe_unused]] ddprun::Plugin* create_gives_null() { return nullptr; }
+ddprun::Plugin* create_throws() { throw std::runtime_error("no such luck"); }
+ddprun::Plugin* create_throws_int() { throw 7; }
+ddprun::Plugin* create_aborts() { std::abort(); }
+ddprun::Plugin* create_gives_null() { return nullptr; }
 
-constexpr ddprun::PluginDescriptor descriptor() {
-  ddprun::PluginDescriptor d = {
+constexpr ddprun::PluginDescriptor good() {
+  return {
       .size = sizeof(ddprun::PluginDescriptor),
       .api_version = ddprun::kPluginApiVersion,
       .build_id = DDPRUN_BUILD_ID,
@@ -24,11 +24,15 @@ constexpr ddprun::PluginDescriptor descriptor() {
       .create = []() -> ddprun::Plugin* { return new ddprun::Plugin(); },
       .destroy = [](ddprun::Plugin* plugin) { delete plugin; },
   };
-  DDPRUN_CHANGE;
-  return d;
 }
 
 }  // namespace
 
-extern "C" const ddprun::PluginDescriptor ddprun_plugin_v1;
-const ddprun::PluginDescriptor ddprun_plugin_v1 = descriptor();
+#define BAD_plugin(name, ...)                                \
+  extern "C" const ddprun::PluginDescriptor bad_##name;      \
+  constinit const ddprun::PluginDescriptor bad_##name = [] { \
+    ddprun::PluginDescriptor d = good();                     \
+    __VA_ARGS__;                                             \
+    return d;                                                \
+  }();
+#include "bad_plugins.inc"

@@ -46,22 +46,17 @@ void PrintTo(const Case& bad, std::ostream* out) { *out << bad.name; }
 
 class Handshake : public testing::TestWithParam<Case> {};
 
-TEST_P(Handshake, RefusesWithItsOwnSentence) {
+TEST_P(Handshake, RefusesWithItsOwnSentenceThatIsExplained) {
   const auto text = refusal(library_of(GetParam().name));
   EXPECT_EQ(text.what, GetParam().what);
   EXPECT_EQ(text.where, library_of(GetParam().name).string());
   EXPECT_THAT(text.got, HasSubstr(GetParam().got));
   EXPECT_THAT(text.expected, HasSubstr(GetParam().expected));
   EXPECT_THAT(text.hint, HasSubstr(GetParam().hint));
-}
-
-TEST_P(Handshake, AScanKeepsTheRefusalAndGoesOn) {
+  // A scan keeps the refusal, and goes on.
   const PluginRegistry registry({folder_of(GetParam().name)});
   EXPECT_THAT(registry.list(), IsEmpty());
   EXPECT_THAT(registry.refused(), ElementsAre(HasSubstr(GetParam().what)));
-}
-
-TEST_P(Handshake, IsExplainedInTheDocumentation) {
   std::ifstream in(DDPRUN_SOURCE_DIR "/docs/writing_a_plugin.md");
   const std::string page(std::istreambuf_iterator<char>(in), {});
   const std::string sentence = GetParam().what;
