@@ -127,12 +127,11 @@ TEST_F(CudaPrecision, RunsProveThemselves) {
     if (refusal(name).empty()) precisions += ", " + name;
   }
   if (refusal("fp8").empty()) precisions += ", fp8, {name: fp8, scaling: delayed}";
-  TemporaryFolder folder;
-  folder.write("gpu.yaml", tiny_experiment("sweep: {precision: [" + precisions + "]}\n", 10));
-  const CommandResult run = run_ddprun(
-      folder, {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
-               "--set", "world.size=" + std::to_string(probe_.count)});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("gpu.yaml",
+                         tiny_experiment("sweep: {precision: [" + precisions + "]}\n", 10));
+  must_run(folder,
+           {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
+            "--set", "world.size=" + std::to_string(probe_.count)});
   const json result = result_of(folder, "gpu");
   const auto last_loss = [](const json& row) {
     return row["ranks"][0]["samples"]["loss"].back().get<double>();
@@ -147,13 +146,11 @@ TEST_F(CudaPrecision, RunsProveThemselves) {
 // A scale that no gradient survives: every step until the scale is small enough is skipped, on all
 // ranks, and the run is still one.
 TEST_F(CudaPrecision, Fp16SkipsStepsThatOverflow) {
-  TemporaryFolder folder;
-  folder.write("gpu.yaml", tiny_experiment({}, 10));
-  const CommandResult run = run_ddprun(
-      folder, {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
-               "--set", "world.size=" + std::to_string(probe_.count), "--set",
-               "precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("gpu.yaml", tiny_experiment({}, 10));
+  must_run(folder,
+           {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
+            "--set", "world.size=" + std::to_string(probe_.count), "--set",
+            "precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"});
   const json row = result_of(folder, "gpu")["rows"][0];
   EXPECT_EQ(row["proof"]["status"], "passed");
   const json& skipped = row["ranks"][0]["samples"]["skipped"];

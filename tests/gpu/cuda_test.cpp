@@ -125,11 +125,9 @@ std::vector<std::string> on_gpus(const char* command, int gpus) {
 }
 
 TEST_F(Cuda, ARunProvesItself) {
-  TemporaryFolder folder;
-  folder.write("gpu.yaml",
-               tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
-  const CommandResult run = run_ddprun(folder, on_gpus("run", probe_.count));
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("gpu.yaml",
+                         tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
+  must_run(folder, on_gpus("run", probe_.count));
   const json result = result_of(folder, "gpu");
   EXPECT_THAT(result["environment"]["backend"].get<std::string>(), HasSubstr("nccl"));
   EXPECT_TRUE(result["environment"].contains("driver"));
@@ -140,16 +138,13 @@ TEST_F(Cuda, ARunProvesItself) {
 }
 
 TEST_F(Cuda, ARunEqualsOneProcess) {
-  TemporaryFolder folder;
-  folder.write("gpu.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(folder, on_gpus("verify", probe_.count));
-  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  TemporaryFolder folder("gpu.yaml", tiny_experiment());
+  must_run(folder, on_gpus("verify", probe_.count));
 }
 
 TEST_F(Cuda, DoctorReduces) {
   TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, {"doctor"});
-  EXPECT_EQ(run.status, 0) << run.out;
+  const CommandResult run = must_run(folder, {"doctor"});
   EXPECT_THAT(run.out, HasSubstr("nccl all-reduce"));
 }
 

@@ -184,11 +184,9 @@ std::vector<std::string> shared(const char* command) {
 }
 
 TEST_F(Nccl, AnEmulatedRunProvesItselfAndShowsNoTimes) {
-  TemporaryFolder folder;
-  folder.write("shared.yaml",
-               tiny_experiment("sweep: {strategy: [naive, overlap, bucketed, torch_ddp]}\n"));
-  const CommandResult run = run_ddprun(folder, shared("run"));
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder(
+      "shared.yaml", tiny_experiment("sweep: {strategy: [naive, overlap, bucketed, torch_ddp]}\n"));
+  const CommandResult run = must_run(folder, shared("run"));
   EXPECT_THAT(run.out, AllOf(HasSubstr("(emulated)"), HasSubstr("withheld")));
   const auto result_folder = only_result(folder, "shared");
   EXPECT_TRUE(std::filesystem::exists(result_folder / "nccl_topology.xml"));
@@ -203,8 +201,8 @@ TEST_F(Nccl, AnEmulatedRunProvesItselfAndShowsNoTimes) {
 }
 
 TEST_F(Nccl, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
-  TemporaryFolder folder;
-  folder.write("shared.yaml", tiny_experiment("sweep: {model.d_model: [32, 1048576, 64]}\n"));
+  TemporaryFolder folder("shared.yaml",
+                         tiny_experiment("sweep: {model.d_model: [32, 1048576, 64]}\n"));
   std::vector<std::string> words = shared("run");
   words.insert(words.end(), {"--set", "model.vocab_size=16"});  // made before the large matrices
   const CommandResult run = run_ddprun(folder, words);

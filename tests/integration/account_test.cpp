@@ -46,10 +46,8 @@ std::map<std::string, double> measured_peaks(const json& row) {
 /// Runs the sweep, and holds each phase of each row to 2 % of its prediction.
 void expect_predicted(const std::string& sweep, std::size_t rows) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator is not the one that is counted";
-  TemporaryFolder folder;
-  folder.write("matrix.yaml", experiment("sweep:\n" + sweep));
-  const CommandResult run = run_ddprun(folder, {"matrix.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("matrix.yaml", experiment("sweep:\n" + sweep));
+  must_run(folder, {"matrix.yaml"});
   const json result = result_of(folder, "matrix");
   ASSERT_EQ(result["rows"].size(), rows);
   for (const json& row : result["rows"]) {
@@ -104,14 +102,12 @@ TEST(Account, OfStrategiesThatRecomputeOnFourRanks) {
 
 TEST(Account, OfEachCategoryIsWhatARunTakes) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator is not the one that is counted";
-  TemporaryFolder folder;
-  folder.write("categories.yaml", experiment("profile: {memory: true}\n"
-                                             "sweep:\n"
-                                             "  strategy: [flat, zero2, fsdp]\n"
-                                             "  model.kernels: [fused, reference]\n"
-                                             "  model.recompute: [none, every_block]\n"));
-  const CommandResult run = run_ddprun(folder, {"-v", "categories.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("categories.yaml", experiment("profile: {memory: true}\n"
+                                                       "sweep:\n"
+                                                       "  strategy: [flat, zero2, fsdp]\n"
+                                                       "  model.kernels: [fused, reference]\n"
+                                                       "  model.recompute: [none, every_block]\n"));
+  const CommandResult run = must_run(folder, {"-v", "categories.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("tensors MB"), HasSubstr("predicted MB")));
   for (const json& row : result_of(folder, "categories")["rows"]) {
     SCOPED_TRACE(row["label"]);
@@ -138,12 +134,9 @@ TEST(Account, OfPrecisionsWithoutFusedKernelsIsWhatARunTakes) {
 }
 
 TEST(Account, RunsNothingAndTakesAnyNumberOfRanks) {
-  TemporaryFolder folder;
-  folder.write("a.yaml", experiment("sweep: {strategy: [flat, fsdp]}\n"));
-  const CommandResult run =
-      run_ddprun(folder, {"account", "a.yaml", "--ranks", "2,1024", "--memory", "20MB", "--link",
-                          "200GB/s,5us", "--format", "json"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("a.yaml", experiment("sweep: {strategy: [flat, fsdp]}\n"));
+  const CommandResult run = must_run(folder, {"account", "a.yaml", "--ranks", "2,1024", "--memory",
+                                              "20MB", "--link", "200GB/s,5us", "--format", "json"});
   const json lines = json::parse(run.out);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[2]["ranks"], 1024);
@@ -221,17 +214,14 @@ TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
     words.insert(words.end(), narrow.begin(), narrow.end());
     return words;
   };
-  TemporaryFolder folder;
-  folder.write("order.yaml", yaml);
+  TemporaryFolder folder("order.yaml", yaml);
   const CommandResult account =
-      run_ddprun(folder, words({"account", "order.yaml", "--hosts", "2x1", "--link",
-                                "100Mbit/s,100us", "--tflops", "0.05", "--format", "json"}));
-  ASSERT_EQ(account.status, 0) << account.err;
+      must_run(folder, words({"account", "order.yaml", "--hosts", "2x1", "--link",
+                              "100Mbit/s,100us", "--tflops", "0.05", "--format", "json"}));
   constexpr int kNotPossible = 77;  // exit status of two_hosts.sh
   CommandResult run;
   const Order order = measured_order(json::parse(account.out), 1.4, [&] {
-    TemporaryFolder own;
-    own.write("order.yaml", yaml);
+    TemporaryFolder own("order.yaml", yaml);
     run = run_ddprun(own, words({"order.yaml"}),
                      {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1",
                       "--rate", "100mbit"});
@@ -246,14 +236,11 @@ TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
 TEST(Account, OrdersRowsByWhatTheyCompute) {
   const std::string yaml = experiment(
       "sweep: {train.batch_per_rank: [1, 8, 64], model.recompute: [none, every_block]}\n");
-  TemporaryFolder folder;
-  folder.write("order.yaml", yaml);
+  TemporaryFolder folder("order.yaml", yaml);
   const CommandResult account =
-      run_ddprun(folder, {"account", "order.yaml", "--link", "10GB/s,10us", "--format", "json"});
-  ASSERT_EQ(account.status, 0) << account.err;
+      must_run(folder, {"account", "order.yaml", "--link", "10GB/s,10us", "--format", "json"});
   const Order order = measured_order(json::parse(account.out), 3, [&] {
-    TemporaryFolder own;
-    own.write("order.yaml", yaml);
+    TemporaryFolder own("order.yaml", yaml);
     EXPECT_EQ(run_ddprun(own, {"order.yaml"}).status, 0);
     return result_of(own, "order")["rows"];
   });
@@ -262,8 +249,7 @@ TEST(Account, OrdersRowsByWhatTheyCompute) {
 }
 
 TEST(Account, NamesTheFastestRowThatFits) {
-  TemporaryFolder folder;
-  folder.write(
+  TemporaryFolder folder(
       "a.yaml",
       experiment("sweep: {strategy: [flat, fsdp], model.recompute: [none, every_block]}\n"));
   const auto account = [&](const char* memory, const char* columns = "0") {
@@ -284,16 +270,14 @@ TEST(Account, NamesTheFastestRowThatFits) {
 }
 
 TEST(Account, RefusesInOneSentence) {
-  TemporaryFolder folder;
-  folder.write("a.yaml", experiment("sweep: {world.size: [1, 2]}\n"));
+  TemporaryFolder folder("a.yaml", experiment("sweep: {world.size: [1, 2]}\n"));
   folder.write("c.yaml",
                "experiment: collectives\nworld: {size: 2, backend: shm}\n"
                "collectives: {bytes: 1000}\n");
   const auto refusal = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "account");
-    const CommandResult run = run_ddprun(folder, arguments);
-    EXPECT_EQ(run.status, 2) << run.out;
-    return run.err;
+    const std::string run = refusal_of(folder, arguments);
+    return run;
   };
   EXPECT_THAT(refusal({"a.yaml", "--memory", "80"}), HasSubstr("needs a size with its unit"));
   EXPECT_THAT(refusal({"a.yaml", "--link", "200GB/s"}), HasSubstr("a bandwidth and a latency"));
@@ -318,12 +302,10 @@ double taken_by(const json& row) {
 
 TEST(Account, ARankMoreTakesWhatIsPredictedForIt) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator keeps what is freed";
-  TemporaryFolder folder;
-  folder.write("ranks.yaml", experiment("sweep:\n"
-                                        "  world.size: [2, 6]\n"
-                                        "  world.backend: [shm, gloo]\n"));
-  const CommandResult run = run_ddprun(folder, {"ranks.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("ranks.yaml", experiment("sweep:\n"
+                                                  "  world.size: [2, 6]\n"
+                                                  "  world.backend: [shm, gloo]\n"));
+  must_run(folder, {"ranks.yaml"});
   const json rows = result_of(folder, "ranks")["rows"];
   ASSERT_EQ(rows.size(), 4u);
   for (std::size_t i = 0; i < 2; ++i) {  // the first key changes last
@@ -341,20 +323,18 @@ TEST(Account, ARankMoreTakesWhatIsPredictedForIt) {
 }
 
 TEST(Account, ARunThatDoesNotFitIsRefusedBeforeARankStarts) {
-  TemporaryFolder folder;
-  folder.write("large.yaml",
-               "model: {preset: 10B-2026, context_length: 4096, kernels: reference}\n"
-               "data: {source: random}\n"
-               "world: {size: 64}\n"
-               "strategy: flat\nprecision: fp32\nattention: flash\n"
-               "optimizer: {name: adamw, lr: 1e-3}\n"
-               "train: {batch_per_rank: 8, warmup_steps: 1, steps: 1}\n");
+  TemporaryFolder folder("large.yaml",
+                         "model: {preset: 10B-2026, context_length: 4096, kernels: reference}\n"
+                         "data: {source: random}\n"
+                         "world: {size: 64}\n"
+                         "strategy: flat\nprecision: fp32\nattention: flash\n"
+                         "optimizer: {name: adamw, lr: 1e-3}\n"
+                         "train: {batch_per_rank: 8, warmup_steps: 1, steps: 1}\n");
   const CommandResult run = run_ddprun(folder, {"large.yaml"});
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("more memory than this machine has"),
                              HasSubstr("64 ranks of"), HasSubstr("world.memory_check: false")));
-  const CommandResult valid = run_ddprun(folder, {"validate", "large.yaml"});
-  EXPECT_EQ(valid.status, 0);
+  const CommandResult valid = must_run(folder, {"validate", "large.yaml"});
   EXPECT_THAT(valid.out, HasSubstr("this machine cannot run 1 of them"));
   EXPECT_THAT(
       run_ddprun(folder, {"validate", "large.yaml", "--set", "world.memory_check=false"}).out,
@@ -362,8 +342,7 @@ TEST(Account, ARunThatDoesNotFitIsRefusedBeforeARankStarts) {
 }
 
 TEST(Account, StandsBesideWhatWasMeasured) {
-  TemporaryFolder folder;
-  folder.write("a.yaml", experiment(""));
+  TemporaryFolder folder("a.yaml", experiment(""));
   EXPECT_THAT(run_ddprun(folder, {"-v", "a.yaml"}).out,
               AllOf(HasSubstr("predicted MB"), HasSubstr("difference")));
   EXPECT_THAT(run_ddprun(folder, {"validate", "-v", "a.yaml"}).out, HasSubstr("peak MB"));

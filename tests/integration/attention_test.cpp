@@ -18,14 +18,13 @@ const std::string kQuick =
     "repeat: {warmup: 1, count: 5, seconds: 5}\n";
 
 TEST(AttentionExperiment, ASweepOverAttentionsIsATableWithItsProof) {
-  TemporaryFolder folder;
-  folder.write("lengths.yaml", kQuick +
-                                   "sweep:\n"
-                                   "  attention: [eager, {name: sdpa, backend: math}, flash]\n"
-                                   "  attention_call.length: [64, 256]\n"
-                                   "report: {baseline: {attention: eager}}\n");
-  const CommandResult run = run_ddprun(folder, {"lengths.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("lengths.yaml",
+                         kQuick +
+                             "sweep:\n"
+                             "  attention: [eager, {name: sdpa, backend: math}, flash]\n"
+                             "  attention_call.length: [64, 256]\n"
+                             "report: {baseline: {attention: eager}}\n");
+  const CommandResult run = must_run(folder, {"lengths.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 6 of 6 rows: output against float64"),
                              HasSubstr("flash, float32, batch 2"), HasSubstr("as length^")));
   const json result = result_of(folder, "lengths");
@@ -44,14 +43,13 @@ TEST(AttentionExperiment, ASweepOverAttentionsIsATableWithItsProof) {
 }
 
 TEST(AttentionExperiment, OneWrongRowFailsItsProofAndIsNotTimed) {
-  TemporaryFolder folder;
-  folder.write("planted.yaml", kQuick + "plugin_path: [" DDPRUN_BUILD_DIR
-                                        "/tests/plugins/planted]\n"
-                                        "sweep:\n"
-                                        "  attention:\n"
-                                        "    - flash\n"
-                                        "    - {name: planted, fault: dv, row: 63}\n"
-                                        "    - {name: planted, fault: nothing}\n");
+  TemporaryFolder folder("planted.yaml", kQuick + "plugin_path: [" DDPRUN_BUILD_DIR
+                                                  "/tests/plugins/planted]\n"
+                                                  "sweep:\n"
+                                                  "  attention:\n"
+                                                  "    - flash\n"
+                                                  "    - {name: planted, fault: dv, row: 63}\n"
+                                                  "    - {name: planted, fault: nothing}\n");
   const CommandResult run = run_ddprun(folder, {"planted.yaml"});
   EXPECT_EQ(run.status, 1) << run.err;
   const json rows = result_of(folder, "planted")["rows"];
@@ -66,8 +64,8 @@ TEST(AttentionExperiment, OneWrongRowFailsItsProofAndIsNotTimed) {
 
 TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator ends the process";
-  TemporaryFolder folder;
-  folder.write("limit.yaml", kQuick + "sweep: {attention: [eager, flash]}\nreport: {repeats: 2}\n");
+  TemporaryFolder folder("limit.yaml",
+                         kQuick + "sweep: {attention: [eager, flash]}\nreport: {repeats: 2}\n");
   const CommandResult run =
       run_ddprun(folder, {"limit.yaml", "--columns", "0", "--set", "world.memory_limit_gb=1",
                           "--set", "attention_call.length=8192", "--set", "repeat.count=3"});
@@ -93,29 +91,25 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
   EXPECT_THAT(run.out, ContainsRegex("\neager +3[.]1 .*[0-9] +out of memory: "));
 
   const CommandResult again =
-      run_ddprun(folder, {"limit.yaml", "--resume", "--set", "world.memory_limit_gb=1", "--set",
-                          "attention_call.length=8192", "--set", "repeat.count=3"});
-  EXPECT_EQ(again.status, 0) << again.err;
+      must_run(folder, {"limit.yaml", "--resume", "--set", "world.memory_limit_gb=1", "--set",
+                        "attention_call.length=8192", "--set", "repeat.count=3"});
   EXPECT_THAT(again.err, AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
   EXPECT_THAT(again.out, HasSubstr("out of memory: "));
   EXPECT_FALSE(only_result(folder, "limit").empty()) << "and no other";
 }
 
 TEST(AttentionExperiment, MoreThanTheMachineHasIsARowThatIsNotHereAndTheOthersRun) {
-  TemporaryFolder folder;
-  folder.write("large.yaml",
-               "experiment: attention\nattention: eager\nattention_call: {head_dim: 8}\n"
-               "repeat: {count: 3, seconds: 1}\n"
-               "sweep: {attention_call.length: [32, 9000000]}\n");
-  const CommandResult run = run_ddprun(folder, {"large.yaml"});
-  EXPECT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("large.yaml",
+                         "experiment: attention\nattention: eager\nattention_call: {head_dim: 8}\n"
+                         "repeat: {count: 3, seconds: 1}\n"
+                         "sweep: {attention_call.length: [32, 9000000]}\n");
+  const CommandResult run = must_run(folder, {"large.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("this machine's free memory"),
                              HasSubstr("proved in 1 of 1 rows")));
 }
 
 TEST(AttentionExperiment, WhatIsWrongIsOneSentenceBeforeARankStarts) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", kQuick);
+  TemporaryFolder folder("one.yaml", kQuick);
   const std::vector<std::pair<std::string, std::string>> refusals = {
       {"attention_call.lenght=8", "unknown key 'lenght' in attention_call"},
       {"attention_call.length=0", "'length' in attention_call is out of range"},

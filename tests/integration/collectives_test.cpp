@@ -17,13 +17,12 @@ const std::string kQuick =
     "repeat: {warmup: 1, count: 5, seconds: 5}\n";
 
 TEST(Collectives, ASweepOverBackendsAndSizesIsATableWithLinesBelow) {
-  TemporaryFolder folder;
-  folder.write("sizes.yaml", kQuick +
-                                 "sweep:\n"
-                                 "  world.backend: [gloo, shm]\n"
-                                 "  collectives.bytes: {from: 1000, to: 100000, factor: 10}\n");
-  const CommandResult run = run_ddprun(folder, {"sizes.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("sizes.yaml",
+                         kQuick +
+                             "sweep:\n"
+                             "  world.backend: [gloo, shm]\n"
+                             "  collectives.bytes: {from: 1000, to: 100000, factor: 10}\n");
+  const CommandResult run = must_run(folder, {"sizes.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 6 of 6 rows: every element right before the "
                                        "timing, every element right after it"),
                              HasSubstr("gloo, all_reduce, float32, sum"),
@@ -53,8 +52,7 @@ TEST(Collectives, ASweepOverBackendsAndSizesIsATableWithLinesBelow) {
 }
 
 TEST(Collectives, ResumeTakesOverWhatWasDoneBeforeAKill) {
-  TemporaryFolder folder;
-  folder.write("two.yaml", kQuick + "sweep: {repeat.seconds: [0, 3600]}\n");
+  TemporaryFolder folder("two.yaml", kQuick + "sweep: {repeat.seconds: [0, 3600]}\n");
   DdprunProcess process(folder, {"two.yaml", "-v", "--set", "repeat.count=1000000"});
   ASSERT_TRUE(eventually(60, [&process] {
     return process.err().find("[2/2] 3600: step ") != std::string::npos;
@@ -63,15 +61,13 @@ TEST(Collectives, ResumeTakesOverWhatWasDoneBeforeAKill) {
   EXPECT_EQ(process.wait(10), 1000 + SIGKILL);
   EXPECT_TRUE(eventually(5, [&process] { return process.ranks().empty(); }));
   const CommandResult again =
-      run_ddprun(folder, {"two.yaml", "--resume", "--set", "repeat.count=1000000", "--set",
-                          "sweep.repeat.seconds=[0, 0.1]"});
-  EXPECT_EQ(again.status, 0) << again.err;
+      must_run(folder, {"two.yaml", "--resume", "--set", "repeat.count=1000000", "--set",
+                        "sweep.repeat.seconds=[0, 0.1]"});
   EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 0: taken over"), HasSubstr("[2/2] 0.1: starting")));
 }
 
 TEST(Collectives, WhatIsWrongIsOneSentenceBeforeARankStarts) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", kQuick);
+  TemporaryFolder folder("one.yaml", kQuick);
   const std::vector<std::pair<std::string, std::string>> refusals = {
       {"collectives.byts=8", "unknown key 'byts' in collectives"},
       {"collectives.bytes=0", "'bytes' in collectives is out of range"},
@@ -94,20 +90,17 @@ TEST(Collectives, WhatIsWrongIsOneSentenceBeforeARankStarts) {
 }
 
 TEST(Collectives, MoreBuffersThanMemoryMakeARowThatIsNotHereAndTheOthersRun) {
-  TemporaryFolder folder;
-  folder.write("sizes.yaml", kQuick + "sweep: {collectives.bytes: [1000, 900000000000]}\n");
-  const CommandResult run = run_ddprun(folder, {"sizes.yaml"});
-  EXPECT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("sizes.yaml",
+                         kQuick + "sweep: {collectives.bytes: [1000, 900000000000]}\n");
+  const CommandResult run = must_run(folder, {"sizes.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("exceed this machine's free"),
                              HasSubstr("proved in 1 of 1 rows")));
 }
 
 TEST(Collectives, MoreRanksThanCoresAreSaid) {
-  TemporaryFolder folder;
-  folder.write("many.yaml", kQuick);
-  const CommandResult run = run_ddprun(folder, {"many.yaml", "--set", "world.size=4"},
-                                       {"/bin/bash", "-c", "exec taskset -c 0 \"$0\" \"$@\""});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("many.yaml", kQuick);
+  const CommandResult run = must_run(folder, {"many.yaml", "--set", "world.size=4"},
+                                     {"/bin/bash", "-c", "exec taskset -c 0 \"$0\" \"$@\""});
   EXPECT_THAT(run.out, HasSubstr("more ranks than cores: 4 ranks, 4 a core"));
 }
 

@@ -13,10 +13,8 @@ namespace ddprun::test {
 namespace {
 
 TEST(Command, ASweepGivesATableAndACompleteResult) {
-  TemporaryFolder folder;
-  folder.write("pair.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
-  const CommandResult run = run_ddprun(folder, {"pair.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("pair.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
+  const CommandResult run = must_run(folder, {"pair.yaml"});
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("train.batch_per_rank"), HasSubstr("✓ proved"),
                     HasSubstr("proved in 2 of 2 rows"), HasSubstr("results: results/pair/")));
@@ -48,27 +46,22 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
 }
 
 TEST(Command, AResolvedFileRunsAgain) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   ASSERT_EQ(run_ddprun(folder, {"one.yaml", "--quiet"}).status, 0);
   const std::string resolved = only_result(folder, "one") / "resolved/01.yaml";
-  const CommandResult again = run_ddprun(folder, {"validate", resolved});
-  EXPECT_EQ(again.status, 0) << again.err;
+  must_run(folder, {"validate", resolved});
 }
 
 TEST(Command, QuietSaysNothingButTheTable) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const CommandResult run =
-      run_ddprun(folder, {"run", "one.yaml", "--quiet", "--output", "elsewhere"});
-  EXPECT_EQ(run.status, 0);
+      must_run(folder, {"run", "one.yaml", "--quiet", "--output", "elsewhere"});
   EXPECT_EQ(run.err, "");
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "elsewhere/one/latest/result.json"));
 }
 
 TEST(Command, ARowThatDivergedSaysSoAndKeepsItsFigures) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "optimizer.lr=1e38"});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("DIVERGED: "), HasSubstr("nan")));
@@ -79,54 +72,43 @@ TEST(Command, ARowThatDivergedSaysSoAndKeepsItsFigures) {
 }
 
 TEST(Command, SetReplacesAValue) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(
-      folder,
-      {"--set", "train.steps=7", "--set", "world={size: 1, threads_per_rank: 1}", "one.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  must_run(folder,
+           {"--set", "train.steps=7", "--set", "world={size: 1, threads_per_rank: 1}", "one.yaml"});
   const json row = result_of(folder, "one")["rows"][0];
   EXPECT_EQ(row["statistics"]["step_ms"]["count"], 7);
   EXPECT_EQ(row["ranks"].size(), 1u);
 }
 
 TEST(Command, AMistypedKeyIsRefusedBeforeAnythingRuns) {
-  TemporaryFolder folder;
-  folder.write("good.yaml", tiny_experiment());
+  TemporaryFolder folder("good.yaml", tiny_experiment());
   folder.write("bad.yaml", tiny_experiment("optimizer: {lr: 1}\n"));
-  const CommandResult run = run_ddprun(folder, {"good.yaml", "bad.yaml"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err,
+  const std::string refusal = refusal_of(folder, {"good.yaml", "bad.yaml"});
+  EXPECT_THAT(refusal,
               AllOf(HasSubstr("bad.yaml:9:1"), HasSubstr("optimizer"), HasSubstr("optimizer")));
-  EXPECT_THAT(run.err, Not(HasSubstr("starting")));
+  EXPECT_THAT(refusal, Not(HasSubstr("starting")));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
 }
 
 TEST(Command, AnUnknownPluginIsRefusedWithTheKnownOnes) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "strategy=flatt"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("flatt"), HasSubstr("naive")));
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  EXPECT_THAT(refusal_of(folder, {"one.yaml", "--set", "strategy=flatt"}),
+              AllOf(HasSubstr("flatt"), HasSubstr("naive")));
 }
 
 TEST(Command, OverlapOfTheOptimizerNeedsAStrategyThatReportsRanges) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult flat = run_ddprun(folder, {"one.yaml", "--set", "optimizer.overlap=true"});
-  EXPECT_EQ(flat.status, 2);
-  EXPECT_THAT(flat.err, AllOf(HasSubstr("needs a strategy that reports"),
-                              HasSubstr("optimizer.overlap=true")));
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  EXPECT_THAT(
+      refusal_of(folder, {"one.yaml", "--set", "optimizer.overlap=true"}),
+      AllOf(HasSubstr("needs a strategy that reports"), HasSubstr("optimizer.overlap=true")));
   const CommandResult bucketed =
-      run_ddprun(folder, {"one.yaml", "--set", "optimizer.overlap=true", "--set",
-                          "strategy={name: bucketed, first_bucket_mb: 0, bucket_mb: 0}"});
-  EXPECT_EQ(bucketed.status, 0) << bucketed.err;
+      must_run(folder, {"one.yaml", "--set", "optimizer.overlap=true", "--set",
+                        "strategy={name: bucketed, first_bucket_mb: 0, bucket_mb: 0}"});
   EXPECT_THAT(bucketed.out, HasSubstr("✓ proved"));
 }
 
 TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
-  TemporaryFolder folder;
-  folder.write("batch/a.yaml", tiny_experiment("unknown: 1\n"));
+  TemporaryFolder folder("batch/a.yaml", tiny_experiment("unknown: 1\n"));
   folder.write("batch/b.yaml", tiny_experiment("name: b\n"));
   folder.write("batch/c.yaml", tiny_experiment());
   folder.write("batch/d.yaml", tiny_experiment());
@@ -139,8 +121,8 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
 }
 
 TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
-  TemporaryFolder folder;
-  folder.write("mixed.yaml", tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
+  TemporaryFolder folder("mixed.yaml",
+                         tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
   const CommandResult run = run_ddprun(folder, {"mixed.yaml", "--set", "world.backend=gloo"});
   EXPECT_EQ(run.status, 1) << run.err;
   const json rows = result_of(folder, "mixed")["rows"];
@@ -151,8 +133,7 @@ TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
 }
 
 TEST(Command, DataThatCannotBeReadIsRefusedBeforeAnyRankStarts) {
-  TemporaryFolder folder;
-  folder.write("short.txt", "too short");
+  TemporaryFolder folder("short.txt", "too short");
   folder.write("empty.txt", "");
   folder.write("latin1.txt", std::string(100, 'a') + "\xE9");
   const std::string sweep =
@@ -172,12 +153,9 @@ TEST(Command, DataThatCannotBeReadIsRefusedBeforeAnyRankStarts) {
 }
 
 TEST(Command, ARefusedLibraryIsWarnedOfOnce) {
-  TemporaryFolder folder;
-  folder.write("plugins/broken.so", "no library");
+  TemporaryFolder folder("plugins/broken.so", "no library");
   folder.write("pair.yaml", tiny_experiment("sweep: {train.steps: [1, 2]}\n"));
-  const CommandResult run =
-      run_ddprun(folder, {"validate", "pair.yaml", "--plugin-path", "plugins"});
-  EXPECT_EQ(run.status, 0) << run.err;
+  const CommandResult run = must_run(folder, {"validate", "pair.yaml", "--plugin-path", "plugins"});
   const std::size_t first = run.err.find("plugin library refused: ");
   ASSERT_NE(first, std::string::npos) << run.err;
   EXPECT_THAT(run.err, HasSubstr("broken.so"));
@@ -186,17 +164,14 @@ TEST(Command, ARefusedLibraryIsWarnedOfOnce) {
 
 TEST(Command, AMistypedCommandIsCorrected) {
   TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, {"lsit"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, HasSubstr("did you mean `ddprun list`?"));
+  EXPECT_THAT(refusal_of(folder, {"lsit"}), HasSubstr("did you mean `ddprun list`?"));
 }
 
 TEST(Command, AMistypedOptionIsCorrected) {
   TemporaryFolder folder;
   const auto refusal = [&folder](const std::vector<std::string>& words) {
-    const CommandResult run = run_ddprun(folder, words);
-    EXPECT_EQ(run.status, 2);
-    return run.err;
+    const std::string run = refusal_of(folder, words);
+    return run;
   };
   EXPECT_THAT(refusal({"e.yaml", "--formt", "json"}),
               AllOf(HasSubstr("error: unexpected argument"), HasSubstr("where: ddprun run"),
@@ -210,9 +185,7 @@ TEST(Command, AMistypedOptionIsCorrected) {
 
 TEST(Command, NothingAskedShowsTheHelp) {
   TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, {});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("Examples:"), HasSubstr("verify")));
+  EXPECT_THAT(refusal_of(folder, {}), AllOf(HasSubstr("Examples:"), HasSubstr("verify")));
 }
 
 /// Two processes of one launch, each with a folder of its own.
@@ -259,8 +232,7 @@ const std::vector<std::string> kFewTokens = {"--set", "model.vocab_size=16", "--
 
 TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   for (const char* backend : {"gloo", "shm"}) {
-    TemporaryFolder folder;
-    folder.write("three.yaml", with_a_row_too_large());
+    TemporaryFolder folder("three.yaml", with_a_row_too_large());
     std::vector<std::string> words = {"three.yaml", "--set",
                                       std::string("world.backend=") + backend};
     words.insert(words.end(), kFewTokens.begin(), kFewTokens.end());
@@ -305,8 +277,7 @@ TEST(Command, OneRankWithoutMemoryIsTheRowOfAll) {
 
 TEST(Command, TellsWhatThereIs) {
   TemporaryFolder folder;
-  const CommandResult version = run_ddprun(folder, {"--version"});
-  EXPECT_EQ(version.status, 0);
+  const CommandResult version = must_run(folder, {"--version"});
   for (const char* part : {"ddprun ", "\ntorch ", "\ngloo ", "\ncompiler ", "\nbuild "}) {
     EXPECT_THAT(version.out, HasSubstr(part));
   }
@@ -315,15 +286,12 @@ TEST(Command, TellsWhatThereIs) {
   EXPECT_THAT(run_ddprun(folder, {"describe", "bucketed"}).out, HasSubstr("bucket_mb"));
   EXPECT_THAT(run_ddprun(folder, {"describe", "flash", "--python"}).out,
               AllOf(HasSubstr("import ddprun\n"), HasSubstr("pip install torch==")));
-  const CommandResult not_installed = run_ddprun(folder, {"--cmake-dir"});
-  EXPECT_EQ(not_installed.status, 2);
-  EXPECT_THAT(not_installed.err, HasSubstr("cmake --install build/release"));
-  const CommandResult no_python = run_ddprun(folder, {"describe", "eager", "--python"});
-  EXPECT_EQ(no_python.status, 2);
-  EXPECT_THAT(no_python.err, HasSubstr("it has no library for Python"));
-  const CommandResult unknown = run_ddprun(folder, {"describe", "bucketted"});
-  EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"bucketed\"?"));
+  const std::string not_installed = refusal_of(folder, {"--cmake-dir"});
+  EXPECT_THAT(not_installed, HasSubstr("cmake --install build/release"));
+  const std::string no_python = refusal_of(folder, {"describe", "eager", "--python"});
+  EXPECT_THAT(no_python, HasSubstr("it has no library for Python"));
+  EXPECT_THAT(refusal_of(folder, {"describe", "bucketted"}),
+              HasSubstr("did you mean \"bucketed\"?"));
 }
 
 TEST(Command, WrongUsageIsStatusTwo) {
@@ -331,8 +299,7 @@ TEST(Command, WrongUsageIsStatusTwo) {
   EXPECT_EQ(run_ddprun(folder, {"--no-such-option"}).status, 2);
   EXPECT_EQ(run_ddprun(folder, {"missing.yaml"}).status, 2);
   EXPECT_EQ(run_ddprun(folder, {"verify"}).status, 2);
-  const CommandResult help = run_ddprun(folder, {"--help"});
-  EXPECT_EQ(help.status, 0);
+  const CommandResult help = must_run(folder, {"--help"});
   EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit status")));
 }
 

@@ -26,8 +26,7 @@ class Compare : public testing::Test {
                                       "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow",
                                       "--set",         kStrategy};
     for (const std::string& each : sets) words.insert(words.end(), {"--set", each});
-    const CommandResult result = run_ddprun(folder_, words, launcher);
-    ASSERT_EQ(result.status, 0) << result.err;
+    must_run(folder_, words, launcher);
   }
   /// The result with each step so many times as long: as a slower program would have written it.
   void write_slower(const std::string& from, const std::string& to, double times) {
@@ -109,9 +108,8 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
   folder_.write("damaged/result.json", "{\"schema_version\": 15, \"rows\": [");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
   const auto refusal = [this](const std::string& path) {
-    const CommandResult result = run_ddprun(folder_, {"explain", path});
-    EXPECT_EQ(result.status, 2);
-    return result.err;
+    const std::string result = refusal_of(folder_, {"explain", path});
+    return result;
   };
   EXPECT_THAT(refusal("absent"), HasSubstr("there is no result"));
   EXPECT_THAT(refusal("empty"), HasSubstr("a folder without a result.json"));
@@ -135,10 +133,8 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
 TEST_F(Compare, ExplainSaysWhatTheRunSaid) {
   folder_.write("e.yaml",
                 tiny_experiment("sweep: {strategy: [naive, flat]}\nreport: {repeats: 3}\n", 6));
-  const CommandResult run = run_ddprun(folder_, {"e.yaml", "--quiet", "--columns", "0"});
-  ASSERT_EQ(run.status, 0) << run.err;
-  const CommandResult told = run_ddprun(folder_, {"explain", "results/e", "--columns", "0"});
-  ASSERT_EQ(told.status, 0) << told.err;
+  const CommandResult run = must_run(folder_, {"e.yaml", "--quiet", "--columns", "0"});
+  const CommandResult told = must_run(folder_, {"explain", "results/e", "--columns", "0"});
   const std::string sentence = run.out.substr(run.out.find("naive, which ran twice"));
   EXPECT_THAT(told.out, HasSubstr(sentence.substr(0, sentence.find('\n'))));
   // What programs read is nothing but that; which result it is stands on the other stream.

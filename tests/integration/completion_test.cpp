@@ -60,8 +60,7 @@ class Completion : public testing::TestWithParam<ShellUnderTest> {
                                       GetParam().name};
     for (const std::string& option : plain.at(GetParam().name)) shell.push_back(option);
     shell.push_back("driver");
-    const CommandResult run = run_ddprun(folder_, {line}, shell);
-    EXPECT_EQ(run.status, 0) << run.err;
+    const CommandResult run = must_run(folder_, {line}, shell);
     EXPECT_EQ(run.err, "");
     const std::string last = line.substr(line.rfind(' ') + 1);
     const bool of_value = last.find('=') != std::string::npos && GetParam().name == "bash";

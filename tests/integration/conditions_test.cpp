@@ -29,8 +29,7 @@ TEST(Conditions, WhatFellBackToAnotherBackendRunsAgain) {
   EXPECT_THAT(read_file(only_result(folder, "two") / "summary.md"),
               HasSubstr("FELL BACK: naive: gloo (auto: shared memory cannot join"));
 
-  const CommandResult both = run_ddprun(folder, {"two.yaml", "--resume"});
-  EXPECT_EQ(both.status, 0) << both.err;
+  const CommandResult both = must_run(folder, {"two.yaml", "--resume"});
   EXPECT_THAT(both.err, AllOf(HasSubstr("[1/2] naive: taken over"),
                               HasSubstr("[1/2] naive: runs again: backend: gloo, after another was "
                                         "refused then, shm now"),
@@ -43,8 +42,7 @@ TEST(Conditions, AnotherEnvironmentRunsAgain) {
   TemporaryFolder folder;
   begin_sweep(folder, "export MALLOC_ARENA_MAX=1");
   EXPECT_EQ(result_of(folder, "two")["environment"]["MALLOC_ARENA_MAX"], "1");
-  const CommandResult other = run_ddprun(folder, {"two.yaml", "--resume"});
-  EXPECT_EQ(other.status, 0) << other.err;
+  const CommandResult other = must_run(folder, {"two.yaml", "--resume"});
   EXPECT_THAT(other.err, AllOf(HasSubstr("naive: runs again: MALLOC_ARENA_MAX: 1 then, none now"),
                                Not(HasSubstr("taken over"))));
   const CommandResult same =
@@ -71,8 +69,7 @@ TEST(Conditions, AnotherLibraryOfAPluginRunsAgain) {
 TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
   TemporaryFolder folder;
   begin_sweep(folder, "true", "report: {repeats: 3}\n");
-  const CommandResult both = run_ddprun(folder, {"two.yaml", "--resume"});
-  EXPECT_EQ(both.status, 0) << both.err;
+  const CommandResult both = must_run(folder, {"two.yaml", "--resume"});
   EXPECT_THAT(both.out,
               AllOf(HasSubstr("measured earlier, and not in turn with the others: naive: "),
                     HasSubstr("in results/two/"), HasSubstr("measured at different times"),
@@ -80,8 +77,7 @@ TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
 }
 
 TEST(Conditions, AProgramBesideARowIsSeen) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment({}, 1000));
+  TemporaryFolder folder("one.yaml", tiny_experiment({}, 1000));
   const CommandResult run =
       run_by_shell(folder,
                    "for i in $(seq $(nproc)); do (while :; do :; done) & done; "

@@ -99,9 +99,8 @@ TEST_F(DataCommand, ShowsFortyCharactersEscaped) {
 TEST_F(DataCommand, EachRowOfASweepHasItsOwn) {
   folder_.write("a.txt", std::string(500, 'x'));
   folder_.write("e.yaml", tiny_experiment("sweep: {data.order: [random, shuffled]}\n"));
-  const CommandResult shown = run_ddprun(
+  const CommandResult shown = must_run(
       folder_, {"data", "e.yaml", "--set", "data.source=text", "--set", "data.path=a.txt"});
-  EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("random: step 0\n"));
   EXPECT_THAT(shown.out, HasSubstr("shuffled: step 0\n"));
 }

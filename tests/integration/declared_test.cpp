@@ -18,13 +18,12 @@ std::string status_of(const json& proof, const std::string& check) {
 }
 
 TEST(Declared, IsWhatTheTableSays) {
-  TemporaryFolder folder;
-  folder.write("less.yaml", tiny_experiment("sweep: {strategy: [flat, powersgd, {name: local_sgd, "
-                                            "every: 2}]}\n",
-                                            /*steps=*/4));
-  const CommandResult run = run_ddprun(
+  TemporaryFolder folder("less.yaml",
+                         tiny_experiment("sweep: {strategy: [flat, powersgd, {name: local_sgd, "
+                                         "every: 2}]}\n",
+                                         /*steps=*/4));
+  const CommandResult run = must_run(
       folder, {"less.yaml", "--set", "train.eval.every=2", "--set", "optimizer.clip_norm=0.1"});
-  ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
                              HasSubstr("with the error feedback the mean"),
                              HasSubstr("parameters are equal each time the ranks average")));
@@ -51,11 +50,9 @@ TEST(Declared, IsWhatTheTableSays) {
 }
 
 TEST(Declared, RanksThatNeverAverageAreAControl) {
-  TemporaryFolder folder;
-  folder.write("less.yaml", tiny_experiment("", 2));
+  TemporaryFolder folder("less.yaml", tiny_experiment("", 2));
   const CommandResult run =
-      run_ddprun(folder, {"less.yaml", "--set", "strategy={name: local_sgd, every: 100}"});
-  EXPECT_EQ(run.status, 0) << run.err;
+      must_run(folder, {"less.yaml", "--set", "strategy={name: local_sgd, every: 100}"});
   EXPECT_THAT(run.out, HasSubstr("control"));
   const json result = result_of(folder, "less");
   const json& proof = result["rows"][0]["proof"];
@@ -64,15 +61,13 @@ TEST(Declared, RanksThatNeverAverageAreAControl) {
 }
 
 TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
-  TemporaryFolder folder;
-  folder.write("text.txt", std::string(4000, 'a'));
+  TemporaryFolder folder("text.txt", std::string(4000, 'a'));
   folder.write("held_out.txt", std::string(400, 'a'));
   folder.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, fsdp]}\n", 20));
-  const CommandResult run = run_ddprun(
+  const CommandResult run = must_run(
       folder, {"e.yaml", "--set", "data={source: text, path: text.txt}", "--set",
                "optimizer.lr=0.03", "--set", "train.sample={every: 7, tokens: 40, temperature: 0}",
                "--set", "train.eval={every: 7, path: held_out.txt}"});
-  ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("wrote after 21 steps, at "));
   EXPECT_THAT(run.out, HasSubstr("\"The " + std::string(40, 'a') + "\"")) << "what it was taught";
   for (const json& row : result_of(folder, "e")["rows"]) {
@@ -85,14 +80,12 @@ TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
                   samples["validation_loss"][20].get<double>() / std::numbers::ln2, 1e-9);
     }
   }
-  const CommandResult random = run_ddprun(folder, {"e.yaml", "--set", "train.sample.every=7"});
-  EXPECT_EQ(random.status, 2);
-  EXPECT_THAT(random.err, HasSubstr("train.sample writes text, behind a prompt"));
+  EXPECT_THAT(refusal_of(folder, {"e.yaml", "--set", "train.sample.every=7"}),
+              HasSubstr("train.sample writes text, behind a prompt"));
 }
 
 TEST(Declared, VerifyRefusesWhatItCannotCompare) {
-  TemporaryFolder folder;
-  folder.write("less.yaml", tiny_experiment("", 2));
+  TemporaryFolder folder("less.yaml", tiny_experiment("", 2));
   for (const char* strategy :
        {"strategy=powersgd", "strategy=local_sgd", "strategy={name: none, unsynchronized: true}"}) {
     const CommandResult run = run_ddprun(folder, {"verify", "less.yaml", "--set", strategy});
@@ -103,8 +96,7 @@ TEST(Declared, VerifyRefusesWhatItCannotCompare) {
 }
 
 TEST(Declared, HeldOutDataIsCheckedBeforeARankStarts) {
-  TemporaryFolder folder;
-  folder.write("text.txt", std::string(400, 'a'));
+  TemporaryFolder folder("text.txt", std::string(400, 'a'));
   folder.write("held_out.txt", std::string(400, 'b'));
   folder.write("e.yaml", tiny_experiment("", 2));
   const auto run_with = [&](const std::string& path) {

@@ -29,10 +29,9 @@ json row_of(const TemporaryFolder& folder, const std::string& name) {
 }
 
 TEST(Diff, StrategiesOfOneExperimentAreEqual) {
-  TemporaryFolder folder;
-  folder.write("all.yaml", tiny_experiment("sweep: {strategy: [flat, zero1, zero2, fsdp]}\n"));
-  const CommandResult run = run_ddprun(folder, {"diff", "all.yaml"});
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  TemporaryFolder folder("all.yaml",
+                         tiny_experiment("sweep: {strategy: [flat, zero1, zero2, fsdp]}\n"));
+  const CommandResult run = must_run(folder, {"diff", "all.yaml"});
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("strategy=fsdp equals strategy=flat up to rounding for 4 steps"),
                     HasSubstr("update equal bit for bit"), Not(HasSubstr("parts"))));
@@ -63,8 +62,7 @@ TEST(Diff, TheWayOfComputingTheSameIsRounding) {
   const std::string slow = "heads: 2, kernels: reference, recompute: every_block";
   folder.write("one.yaml", replaced(replaced(one, "heads: 2", slow), "global_batch: 4",
                                     "global_batch: 4, accumulate: 2"));
-  const CommandResult run = run_ddprun(folder, {"diff", "many.yaml", "one.yaml"});
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  must_run(folder, {"diff", "many.yaml", "one.yaml"});
   const json row = row_of(folder, "many");
   for (const char* phase : {"forward", "backward"}) {
     const double ulp = row.at("phases").at(phase).at("largest").at("ulp");
@@ -118,13 +116,10 @@ TEST(Diff, NamesTheUnitOfForward) {
 }
 
 TEST(Diff, RefusesWhatCannotBeCompared) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const auto refused = [&](std::vector<std::string> words, const std::string& why) {
     words.insert(words.begin(), "diff");
-    const CommandResult run = run_ddprun(folder, words);
-    EXPECT_EQ(run.status, 2) << run.out << run.err;
-    EXPECT_THAT(run.err, HasSubstr(why));
+    EXPECT_THAT(refusal_of(folder, words), HasSubstr(why));
     EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
   };
   refused({"one.yaml"}, "there is nothing to compare with");

@@ -35,8 +35,7 @@ TEST(Doctor, SaysAsJsonWhatItFound) {
 }
 
 TEST(Doctor, APluginThatDoesNotFitIsAFailure) {
-  TemporaryFolder folder;
-  folder.write("plugins/broken.so", "no library");
+  TemporaryFolder folder("plugins/broken.so", "no library");
   const CommandResult run =
       run_ddprun(folder, {"doctor", "--plugin-path", (folder.path() / "plugins").string()});
   EXPECT_EQ(run.status, 1);
@@ -71,16 +70,14 @@ TEST(Cuda, WithoutAGpuAnExperimentIsRefusedBeforeAnyRankStarts) {
 }
 
 TEST(Cuda, ChoicesThatCannotBeAreRefusedWhateverIsThere) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const auto refusal = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> arguments = {"validate", "one.yaml"};
     for (const std::string& setting : settings) {
       arguments.insert(arguments.end(), {"--set", setting});
     }
-    const CommandResult run = run_ddprun(folder, arguments);
-    EXPECT_EQ(run.status, 2);
-    return run.err;
+    const std::string run = refusal_of(folder, arguments);
+    return run;
   };
   EXPECT_THAT(refusal({"world.device=cuda", "world.backend=shm"}),
               HasSubstr("world.backend shm joins ranks on the CPU"));
@@ -91,8 +88,7 @@ TEST(Cuda, ChoicesThatCannotBeAreRefusedWhateverIsThere) {
 }
 
 TEST(Cuda, ARunOnTheCpuLoadsNothingOfIt) {
-  TemporaryFolder folder;
-  folder.write("long.yaml", tiny_experiment({}, 1'000'000));
+  TemporaryFolder folder("long.yaml", tiny_experiment({}, 1'000'000));
   DdprunProcess process(folder, {"long.yaml", "-v"});
   ASSERT_TRUE(process.trains(2)) << process.err();
   std::vector<pid_t> pids = process.ranks();

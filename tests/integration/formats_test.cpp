@@ -43,8 +43,7 @@ int widest_of_table(const std::string& text) {
 TEST(Formats, AreCleanForEveryKindOfExperiment) {
   TemporaryFolder folder;
   write_kinds(folder);
-  const CommandResult run = run_ddprun(folder, {"all/", "--format", "json"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  const CommandResult run = must_run(folder, {"all/", "--format", "json"});
   const json result = json::parse(run.out);
   ASSERT_EQ(result["rows"].size(), 4u);
   EXPECT_EQ(result["name"], "");
@@ -62,10 +61,8 @@ TEST(Formats, AreCleanForEveryKindOfExperiment) {
 }
 
 TEST(Formats, OfOneFileAreThoseOfItsResult) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(folder, {"one.yaml", "--format", "json"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  const CommandResult run = must_run(folder, {"one.yaml", "--format", "json"});
   const json printed = json::parse(run.out), written = result_of(folder, "one");
   for (const char* key : {"schema_version", "name", "rows", "table", "findings"}) {
     EXPECT_EQ(printed[key], written[key]) << key;
@@ -75,8 +72,7 @@ TEST(Formats, OfOneFileAreThoseOfItsResult) {
 }
 
 TEST(Formats, ATableInAPipeHas100Columns) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const std::string plain = run_ddprun(folder, {"one.yaml"}).out;
   EXPECT_LE(widest_of_table(plain), 100) << plain;
   EXPECT_GT(widest_of_table(plain), 50) << plain;
@@ -89,16 +85,14 @@ TEST(Formats, ATableInAPipeHas100Columns) {
 }
 
 TEST(Formats, ARefusalPrintsNothingElse) {
-  TemporaryFolder folder;
-  folder.write("bad.yaml", tiny_experiment("unknown: 1\n"));
+  TemporaryFolder folder("bad.yaml", tiny_experiment("unknown: 1\n"));
   const CommandResult run = run_ddprun(folder, {"bad.yaml", "--format", "json"});
   EXPECT_EQ(run.status, 2);
   EXPECT_EQ(run.out, "");
 }
 
 TEST(Formats, BadValuesAreRefused) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const auto refusal = [&folder](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"one.yaml"};
     words.insert(words.end(), more.begin(), more.end());

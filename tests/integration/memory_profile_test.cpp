@@ -17,8 +17,7 @@ json run(const TemporaryFolder& folder, const std::string& more,
          std::vector<std::string> arguments = {}) {
   folder.write("run.yaml", tiny_experiment(more));
   arguments.insert(arguments.begin(), {"run.yaml", "--set", "train.warmup_steps=2"});
-  const CommandResult done = run_ddprun(folder, arguments);
-  EXPECT_EQ(done.status, 0) << done.err;
+  must_run(folder, arguments);
   return result_of(folder, "run");
 }
 
@@ -110,11 +109,8 @@ TEST(MemoryProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
 }
 
 TEST(MemoryProfile, IsRefusedWhereItCannotRecord) {
-  const TemporaryFolder folder;
-  folder.write("run.yaml", tiny_experiment(kMemory));
-  const CommandResult early = run_ddprun(folder, {"run.yaml"});
-  EXPECT_EQ(early.status, 2);
-  EXPECT_THAT(early.err, HasSubstr("got: train.warmup_steps 1"));
+  const TemporaryFolder folder("run.yaml", tiny_experiment(kMemory));
+  EXPECT_THAT(refusal_of(folder, {"run.yaml"}), HasSubstr("got: train.warmup_steps 1"));
 }
 
 }  // namespace

@@ -184,15 +184,11 @@ TEST_F(Mpi, ACallThatDoesNotReturnEndsTheLaunchInTime) {
 
 TEST_F(Mpi, WithoutMpirunIsARowThatIsNotHere) {
   folder_.write("two.yaml", kCollectives + "sweep: {world.backend: [shm, mpi]}\n");
-  const CommandResult run = run_ddprun(folder_, {"two.yaml", "--set", "world.size=2"});
-  EXPECT_EQ(run.status, 0) << run.err;
+  const CommandResult run = must_run(folder_, {"two.yaml", "--set", "world.size=2"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "),
                              HasSubstr("backend mpi joins ranks that MPI's launcher started"),
                              HasSubstr("proved in 1 of 1 rows")));
-  const CommandResult alone =
-      run_ddprun(folder_, {"two.yaml", "--set", "world.size=2", "--set", "sweep={}"});
-  EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.err,
+  EXPECT_THAT(refusal_of(folder_, {"two.yaml", "--set", "world.size=2", "--set", "sweep={}"}),
               AllOf(HasSubstr("error: "), HasSubstr("mpirun -n 2 --bind-to none ddprun")));
 }
 

@@ -24,20 +24,18 @@ std::set<std::string> names_in(const fs::path& folder) {
 }
 
 /// Status 2, and nothing is written.
-std::string refusal_of(const std::vector<std::string>& arguments) {
+std::string new_refused(const std::vector<std::string>& words) {
   const TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, arguments);
-  EXPECT_EQ(run.status, 2) << run.out;
+  std::string refusal = refusal_of(folder, words);
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
-  return run.err;
+  return refusal;
 }
 
 TEST(NewCommand, WritesAPluginOfEachKindAndSaysWhatToType) {
   const TemporaryFolder folder;
   for (const std::string kind : {"strategy", "precision", "attention"}) {
     const std::string name = "my_" + kind;
-    const CommandResult run = run_ddprun(folder, {"new", kind, name});
-    ASSERT_EQ(run.status, 0) << run.err;
+    const CommandResult run = must_run(folder, {"new", kind, name});
     EXPECT_THAT(run.out, AllOf(HasSubstr("\ncmake -S " + name + " -B " + name + "/build -D"),
                                HasSubstr("\nddprun-contract " + name + "/build/" + kind + "_" +
                                          name + ".so\n"),
@@ -68,8 +66,7 @@ TEST(NewCommand, WritesIntoAFolderThatIsNamed) {
   const TemporaryFolder folder;
   fs::create_directories(folder.path() / "empty");
   for (const std::string to : {"empty", "deep/new one/"}) {
-    const CommandResult run = run_ddprun(folder, {"new", "attention", "ring", "-o", to});
-    ASSERT_EQ(run.status, 0) << run.err;
+    const CommandResult run = must_run(folder, {"new", "attention", "ring", "-o", to});
     EXPECT_THAT(names_in(folder.path() / to),
                 ElementsAre("CMakeLists.txt", "ring.cpp", "ring.yaml"));
     const bool plain = to == "empty";
@@ -87,20 +84,16 @@ TEST(NewCommand, WritesOverWhatWasCutShortAndOverNothingElse) {
   ASSERT_EQ(run_ddprun(folder, words).status, 0);
   EXPECT_THAT(names_in(folder.path()), ElementsAre("ring"));
   folder.write("ring/ring.cpp", "mine");
-  const CommandResult again = run_ddprun(folder, words);
-  EXPECT_EQ(again.status, 2);
-  EXPECT_THAT(again.err, AllOf(HasSubstr("the folder of a new plugin is not empty"),
-                               HasSubstr("-o FOLDER names another")));
+  EXPECT_THAT(refusal_of(folder, words), AllOf(HasSubstr("the folder of a new plugin is not empty"),
+                                               HasSubstr("-o FOLDER names another")));
   EXPECT_EQ(read_file(folder.path() / "ring/ring.cpp"), "mine");
 }
 
 TEST(NewCommand, LeavesNothingWhereItCannotWrite) {
-  const TemporaryFolder folder;
-  folder.write("file", "");
-  const CommandResult below = run_ddprun(folder, {"new", "strategy", "ring", "-o", "file/ring"});
-  EXPECT_EQ(below.status, 2);
-  EXPECT_THAT(below.err, AllOf(HasSubstr("the sources of a new plugin cannot be written"),
-                               HasSubstr("Not a directory")));
+  const TemporaryFolder folder("file", "");
+  EXPECT_THAT(refusal_of(folder, {"new", "strategy", "ring", "-o", "file/ring"}),
+              AllOf(HasSubstr("the sources of a new plugin cannot be written"),
+                    HasSubstr("Not a directory")));
   EXPECT_THAT(run_ddprun(folder, {"new", "strategy", "ring", "-o", "file"}).err,
               HasSubstr("a file of that name"));
 
@@ -118,18 +111,18 @@ TEST(NewCommand, LeavesNothingWhereItCannotWrite) {
 }
 
 TEST(NewCommand, RefusesWhatCannotBe) {
-  EXPECT_THAT(refusal_of({"new", "stratgy", "ring"}),
+  EXPECT_THAT(new_refused({"new", "stratgy", "ring"}),
               AllOf(HasSubstr("there is no such kind of plugin"), HasSubstr("got: stratgy"),
                     HasSubstr("expected: strategy, precision, attention"),
                     HasSubstr("did you mean `ddprun new strategy`?")));
-  EXPECT_THAT(refusal_of({"new", "strategy", "MyRing"}),
+  EXPECT_THAT(new_refused({"new", "strategy", "MyRing"}),
               AllOf(HasSubstr("a new plugin cannot have this name"),
                     HasSubstr("did you mean \"my_ring\"?")));
-  EXPECT_THAT(refusal_of({"new", "strategy", "flat"}),
+  EXPECT_THAT(new_refused({"new", "strategy", "flat"}),
               AllOf(HasSubstr("a plugin has this name already"), HasSubstr("strategy_flat.so"),
                     HasSubstr("as in my_flat")));
-  EXPECT_THAT(refusal_of({"new", "attention", "flat"}), HasSubstr("got: strategy flat"));
-  EXPECT_THAT(refusal_of({"new", "strategy"}), HasSubstr("name is required"));
+  EXPECT_THAT(new_refused({"new", "attention", "flat"}), HasSubstr("got: strategy flat"));
+  EXPECT_THAT(new_refused({"new", "strategy"}), HasSubstr("name is required"));
 }
 
 }  // namespace

@@ -27,10 +27,8 @@ std::vector<std::int64_t> rounds(const json& result) {
 }
 
 TEST(OpenRounds, EndWhenTheIntervalIsNarrowEnough) {
-  TemporaryFolder folder;
-  folder.write("two.yaml", two_rows("until: 1, aa: false"));
-  const CommandResult run = run_ddprun(folder, {"two.yaml"});
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  TemporaryFolder folder("two.yaml", two_rows("until: 1, aa: false"));
+  const CommandResult run = must_run(folder, {"two.yaml"});
   const auto found = only_result(folder, "two");
   const std::vector<std::int64_t> ran = rounds(result_of(folder, "two"));
   const auto each = static_cast<std::int64_t>(ran.size() / 2);
@@ -46,42 +44,34 @@ TEST(OpenRounds, EndWhenTheIntervalIsNarrowEnough) {
   EXPECT_EQ(std::distance(fs::directory_iterator(found / "resolved"), {}), 2 * each);
   EXPECT_FALSE(fs::exists(found / "rows")) << "what the table has stays beside it";
 
-  const CommandResult again = run_ddprun(folder, {"two.yaml", "--resume"});
-  EXPECT_EQ(again.status, 0) << again.out << again.err;
+  const CommandResult again = must_run(folder, {"two.yaml", "--resume"});
   EXPECT_THAT(again.err, AllOf(HasSubstr("taken over"), HasSubstr(words)));
   EXPECT_FALSE(only_result(folder, "two").empty()) << "nothing was new";
 }
 
 TEST(OpenRounds, GoOnToTheMostOrToTheTime) {
-  TemporaryFolder folder;
-  folder.write("most.yaml", two_rows("until: 1e-9, repeats: 7"));
-  const CommandResult most = run_ddprun(folder, {"most.yaml"});
-  ASSERT_EQ(most.status, 0) << most.out << most.err;
+  TemporaryFolder folder("most.yaml", two_rows("until: 1e-9, repeats: 7"));
+  const CommandResult most = must_run(folder, {"most.yaml"});
   EXPECT_THAT(most.err, Not(HasSubstr("runs of each row")));
   EXPECT_EQ(
       rounds(result_of(folder, "most")),
       (std::vector<std::int64_t>{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 1, 2, 3, 4, 5, 6, 7}));
 
   folder.write("time.yaml", two_rows("until: 1e-9, minutes: 0.001"));
-  const CommandResult time = run_ddprun(folder, {"time.yaml"});
-  ASSERT_EQ(time.status, 0) << time.out << time.err;
+  const CommandResult time = must_run(folder, {"time.yaml"});
   EXPECT_THAT(time.err, HasSubstr("time: 3 runs of each row: 0.001 minutes are over, the widest "
                                   "interval is "));
 }
 
 TEST(OpenRounds, NeedTurnsToChooseFrom) {
-  TemporaryFolder folder;
-  folder.write("two.yaml", two_rows("until: 0.01, repeats: 6"));
-  const CommandResult run = run_ddprun(folder, {"validate", "two.yaml"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("need turns to choose from"), HasSubstr("more than 6")));
+  TemporaryFolder folder("two.yaml", two_rows("until: 0.01, repeats: 6"));
+  const std::string run = refusal_of(folder, {"validate", "two.yaml"});
+  EXPECT_THAT(run, AllOf(HasSubstr("need turns to choose from"), HasSubstr("more than 6")));
   folder.write("two.yaml", two_rows("until: 0.01") + "output: {jsonl: true}\n");
-  const CommandResult files = run_ddprun(folder, {"validate", "two.yaml"});
-  EXPECT_EQ(files.status, 2);
-  EXPECT_THAT(files.err, HasSubstr("leave open which runs there are"));
+  EXPECT_THAT(refusal_of(folder, {"validate", "two.yaml"}),
+              HasSubstr("leave open which runs there are"));
   folder.write("two.yaml", two_rows("until: 0.01"));
-  const CommandResult valid = run_ddprun(folder, {"validate", "two.yaml"});
-  EXPECT_EQ(valid.status, 0) << valid.err;
+  const CommandResult valid = must_run(folder, {"validate", "two.yaml"});
   EXPECT_THAT(valid.out, HasSubstr("2 experiments, up to 30 runs each"));
 }
 

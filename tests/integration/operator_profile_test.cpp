@@ -43,8 +43,7 @@ struct RecordedRun {
 
 /// One rank, two layers, three warm-up steps; `settings` for --set.
 RecordedRun run(const std::vector<std::string>& settings) {
-  const TemporaryFolder folder;
-  folder.write("run.yaml", tiny_experiment(kOperators));
+  const TemporaryFolder folder("run.yaml", tiny_experiment(kOperators));
   std::vector<std::string> arguments = {"run.yaml"};
   for (const std::string& setting : settings) {
     arguments.insert(arguments.end(), {"--set", setting});
@@ -52,8 +51,7 @@ RecordedRun run(const std::vector<std::string>& settings) {
   for (const char* setting : {"train.warmup_steps=3", "world.size=1", "model.layers=2"}) {
     arguments.insert(arguments.end(), {"--set", setting});
   }
-  const CommandResult done = run_ddprun(folder, arguments);
-  EXPECT_EQ(done.status, 0) << done.err;
+  must_run(folder, arguments);
   const json row = result_of(folder, "run")["rows"][0];
   const auto files = only_result(folder, "run");
   return {row["ranks"][0], row["work"], read_csv(read_file(files / "profile/01/operators.csv")),
@@ -157,8 +155,7 @@ TEST(OperatorProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
   without.write("run.yaml", tiny_experiment());
   std::vector<json> results;
   for (const TemporaryFolder* folder : {&with, &without}) {
-    const CommandResult done = run_ddprun(*folder, {"run.yaml", "--set", "train.warmup_steps=2"});
-    EXPECT_EQ(done.status, 0) << done.err;
+    must_run(*folder, {"run.yaml", "--set", "train.warmup_steps=2"});
     results.push_back(result_of(*folder, "run")["rows"][0]["ranks"]);
   }
   EXPECT_FALSE(std::filesystem::exists(only_result(without, "run") / "profile/01/operators.csv"));
@@ -171,11 +168,8 @@ TEST(OperatorProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
 }
 
 TEST(OperatorProfile, IsRefusedWhereItCannotRecord) {
-  const TemporaryFolder folder;
-  folder.write("run.yaml", tiny_experiment(kOperators));
-  const CommandResult early = run_ddprun(folder, {"run.yaml"});
-  EXPECT_EQ(early.status, 2);
-  EXPECT_THAT(early.err, HasSubstr("got: train.warmup_steps 1"));
+  const TemporaryFolder folder("run.yaml", tiny_experiment(kOperators));
+  EXPECT_THAT(refusal_of(folder, {"run.yaml"}), HasSubstr("got: train.warmup_steps 1"));
 }
 
 }  // namespace

@@ -10,15 +10,13 @@ namespace ddprun::test {
 namespace {
 
 TEST(PrecisionStudy, FourSumsAreATableWithASentenceEach) {
-  TemporaryFolder folder;
-  folder.write("sums.yaml",
-               "experiment: precision\n"
-               "demonstration: {name: accumulation}\n"
-               "sweep:\n"
-               "  demonstration.sum: [float32, float16, float16_to_float32, "
-               "converted_float16_to_float32]\n");
-  const CommandResult run = run_ddprun(folder, {"sums.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("sums.yaml",
+                         "experiment: precision\n"
+                         "demonstration: {name: accumulation}\n"
+                         "sweep:\n"
+                         "  demonstration.sum: [float32, float16, float16_to_float32, "
+                         "converted_float16_to_float32]\n");
+  const CommandResult run = must_run(folder, {"sums.yaml"});
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("proved in 4 of 4 rows: the sum that of scalar arithmetic"),
                     HasSubstr("float16 added in float16, 1000 times 0.01: 9.953125"),
@@ -35,13 +33,11 @@ TEST(PrecisionStudy, FourSumsAreATableWithASentenceEach) {
 }
 
 TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
-  TemporaryFolder folder;
-  folder.write("dtypes.yaml",
-               "experiment: precision\n"
-               "demonstration: {name: dtypes}\n"
-               "sweep: {demonstration.autocast: [float16, bfloat16]}\n");
-  const CommandResult run = run_ddprun(folder, {"dtypes.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("dtypes.yaml",
+                         "experiment: precision\n"
+                         "demonstration: {name: dtypes}\n"
+                         "sweep: {demonstration.autocast: [float16, bfloat16]}\n");
+  const CommandResult run = must_run(folder, {"dtypes.yaml"});
   EXPECT_THAT(run.out, HasSubstr("autocast (cpu, float16): parameters, loss, gradients are "
                                  "float32; fc1, ReLU, layer norm, logits are float16"));
   const std::string table = read_file(only_result(folder, "dtypes") / "summary.md");
@@ -51,17 +47,14 @@ TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
                            Not(HasSubstr("| sum |"))));
   const json rank = result_of(folder, "dtypes")["rows"][1]["ranks"][0];
   EXPECT_EQ(rank["observed"][4], json({"logits", "bfloat16"}));
-  const CommandResult again = run_ddprun(folder, {"dtypes.yaml", "--resume"});
-  EXPECT_EQ(again.status, 0) << again.err;
+  const CommandResult again = must_run(folder, {"dtypes.yaml", "--resume"});
   EXPECT_THAT(again.err, HasSubstr("taken over"));
 }
 
 TEST(PrecisionStudy, VerifyHasNothingToDo) {
-  TemporaryFolder folder;
-  folder.write("sums.yaml", "experiment: precision\ndemonstration: {}\n");
-  const CommandResult run = run_ddprun(folder, {"verify", "sums.yaml"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, HasSubstr("experiment precision has nothing to verify"));
+  TemporaryFolder folder("sums.yaml", "experiment: precision\ndemonstration: {}\n");
+  EXPECT_THAT(refusal_of(folder, {"verify", "sums.yaml"}),
+              HasSubstr("experiment precision has nothing to verify"));
 }
 
 const json& memory_of(const json& row, const std::string& phase) {
@@ -73,12 +66,11 @@ const json& memory_of(const json& row, const std::string& phase) {
 }
 
 TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
-  TemporaryFolder folder;
-  folder.write("bytes.yaml", tiny_experiment("sweep: {precision: [fp32, bf16_true, bf16_pure, "
-                                             "{name: bf16_pure, moments_dtype: float32}]}\n"));
-  const CommandResult run = run_ddprun(
-      folder, {"bytes.yaml", "--set", "world.size=1", "--set", "model.kernels=reference"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("bytes.yaml",
+                         tiny_experiment("sweep: {precision: [fp32, bf16_true, bf16_pure, "
+                                         "{name: bf16_pure, moments_dtype: float32}]}\n"));
+  const CommandResult run =
+      must_run(folder, {"bytes.yaml", "--set", "world.size=1", "--set", "model.kernels=reference"});
   EXPECT_THAT(run.out, HasSubstr("proved in 4 of 4 rows"));
   const json rows = result_of(folder, "bytes")["rows"];
   const auto bytes = [&](int row) {
@@ -87,11 +79,9 @@ TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
   EXPECT_NEAR(bytes(1) / bytes(0), 1.0, 0.05) << "masters";
   EXPECT_NEAR(bytes(2) / bytes(0), 0.5, 0.05);
   EXPECT_NEAR(bytes(3) / bytes(0), 0.75, 0.05);
-  const CommandResult refused =
-      run_ddprun(folder, {"bytes.yaml", "--set", "world.size=1", "--set", "optimizer={name: sgd}",
-                          "--set", "model.kernels=reference"});
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("moments_dtype has no effect"));
+  EXPECT_THAT(refusal_of(folder, {"bytes.yaml", "--set", "world.size=1", "--set",
+                                  "optimizer={name: sgd}", "--set", "model.kernels=reference"}),
+              HasSubstr("moments_dtype has no effect"));
 }
 
 const json& lost_by(const json& row, const std::string& parameter) {
@@ -103,13 +93,12 @@ const json& lost_by(const json& row, const std::string& parameter) {
 }
 
 TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
-  TemporaryFolder folder;
-  folder.write("lost.yaml", tiny_experiment("sweep: {precision: [fp32, bf16_mixed, bf16_true, "
-                                            "bf16_pure], strategy: [flat, zero2]}\n",
-                                            6));
-  const CommandResult run = run_ddprun(
+  TemporaryFolder folder("lost.yaml",
+                         tiny_experiment("sweep: {precision: [fp32, bf16_mixed, bf16_true, "
+                                         "bf16_pure], strategy: [flat, zero2]}\n",
+                                         6));
+  const CommandResult run = must_run(
       folder, {"lost.yaml", "--set", "model.kernels=reference", "--set", "optimizer.lr=1e-4"});
-  ASSERT_EQ(run.status, 0) << run.err;
   for (const json& row : result_of(folder, "lost")["rows"]) {
     const std::string name = row["label"];
     const json& share = row["statistics"]["lost_updates"]["last"];
@@ -134,8 +123,7 @@ TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
 }
 
 TEST(LostUpdates, AreCountedFromAResumedStepOn) {
-  TemporaryFolder folder;
-  folder.write("go.yaml", tiny_experiment("", 4));
+  TemporaryFolder folder("go.yaml", tiny_experiment("", 4));
   const std::vector<std::string> common = {"go.yaml",
                                            "--set",
                                            "model.kernels=reference",
@@ -149,17 +137,14 @@ TEST(LostUpdates, AreCountedFromAResumedStepOn) {
     resumed.emplace_back(more);
   }
   resumed.insert(resumed.end(), {"--output", "again"});
-  const CommandResult run = run_ddprun(folder, resumed);
-  ASSERT_EQ(run.status, 0) << run.err;
+  const CommandResult run = must_run(folder, resumed);
   EXPECT_THAT(run.out, HasSubstr("left unchanged by rounding in each of "));
 }
 
 TEST(StepExtent, EachPartTakesWhatItNeeds) {
-  TemporaryFolder folder;
-  folder.write("parts.yaml",
-               tiny_experiment("sweep: {train.measure: [forward, forward_backward, step]}\n"));
-  const CommandResult run = run_ddprun(folder, {"parts.yaml", "--set", "world.size=1"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder(
+      "parts.yaml", tiny_experiment("sweep: {train.measure: [forward, forward_backward, step]}\n"));
+  const CommandResult run = must_run(folder, {"parts.yaml", "--set", "world.size=1"});
   EXPECT_THAT(run.out, HasSubstr("parameters as they were at the start"));
   const json rows = result_of(folder, "parts")["rows"];
   ASSERT_EQ(rows.size(), 3u);
@@ -176,9 +161,7 @@ TEST(StepExtent, EachPartTakesWhatItNeeds) {
   EXPECT_EQ(rows[0]["statistics"]["backward_ms"]["count"], 0);
   EXPECT_NEAR(rows[0]["work"]["flops"].get<double>() * 3, rows[2]["work"]["flops"].get<double>(),
               1.0);
-  const CommandResult verified =
-      run_ddprun(folder, {"verify", "parts.yaml", "--set", "world.size=1"});
-  EXPECT_EQ(verified.status, 0) << verified.err << verified.out;
+  must_run(folder, {"verify", "parts.yaml", "--set", "world.size=1"});
 }
 
 }  // namespace

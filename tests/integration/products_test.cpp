@@ -8,13 +8,10 @@ namespace ddprun::test {
 namespace {
 
 TEST(Products, AreChosenByTheEnvironment) {
-  TemporaryFolder folder;
-  folder.write("e.yaml", tiny_experiment("", 2));
-  const CommandResult wrong =
-      run_ddprun(folder, {"e.yaml"}, {"/usr/bin/env", "DDPRUN_PRODUCTS=fast"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_THAT(wrong.err, AllOf(HasSubstr("DDPRUN_PRODUCTS names no way to multiply"),
-                               HasSubstr("fast: no such path"), HasSubstr("avx512_bf16")));
+  TemporaryFolder folder("e.yaml", tiny_experiment("", 2));
+  EXPECT_THAT(refusal_of(folder, {"e.yaml"}, {"/usr/bin/env", "DDPRUN_PRODUCTS=fast"}),
+              AllOf(HasSubstr("DDPRUN_PRODUCTS names no way to multiply"),
+                    HasSubstr("fast: no such path"), HasSubstr("avx512_bf16")));
 }
 
 /// A path by its name.
@@ -63,11 +60,9 @@ INSTANTIATE_TEST_SUITE_P(Path, ForcedProducts,
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(Products, ThatAreWidenedSayThatBfloat16GainsNoTime) {
-  TemporaryFolder folder;
-  folder.write("e.yaml", tiny_experiment("", 2));
-  const CommandResult run = run_ddprun(folder, {"e.yaml", "--set", "precision=bf16_mixed"},
-                                       {"/usr/bin/env", "DDPRUN_PRODUCTS=float32"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("e.yaml", tiny_experiment("", 2));
+  const CommandResult run = must_run(folder, {"e.yaml", "--set", "precision=bf16_mixed"},
+                                     {"/usr/bin/env", "DDPRUN_PRODUCTS=float32"});
   EXPECT_THAT(run.out, HasSubstr("products of bfloat16 run as float32 on this CPU"));
 }
 

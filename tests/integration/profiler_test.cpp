@@ -19,8 +19,7 @@ namespace ddprun::test {
 namespace {
 
 std::map<int, std::vector<NvtxStep>> timeline(const std::string& strategy) {
-  TemporaryFolder folder;
-  folder.write("run.yaml", tiny_experiment());
+  TemporaryFolder folder("run.yaml", tiny_experiment());
   const std::string record = folder.path() / "record";
   DdprunProcess run(
       folder, {"run", "run.yaml", "--set", "strategy=" + strategy},
@@ -73,11 +72,9 @@ Trace trace_of(const json& timeline, int process) {
 
 TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
   constexpr std::size_t kParameters = 12;
-  TemporaryFolder folder;
-  folder.write("run.yaml", tiny_experiment("sweep: {strategy: [naive, overlap]}\n"));
+  TemporaryFolder folder("run.yaml", tiny_experiment("sweep: {strategy: [naive, overlap]}\n"));
   // Shared memory would leave gradients as small as these until backward has ended.
-  const CommandResult run = run_ddprun(folder, {"run", "run.yaml", "--set", "world.backend=gloo"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  const CommandResult run = must_run(folder, {"run", "run.yaml", "--set", "world.backend=gloo"});
   const auto result = only_result(folder, "run");
   const auto timeline = json::parse(read_file(result / "timeline.json"));
   for (const int process : {1, 2, 3, 4}) {  // a row has two ranks
@@ -99,10 +96,8 @@ TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
 }
 
 TEST(Timeline, HasAsManyStepsAsAreAskedFor) {
-  TemporaryFolder folder;
-  folder.write("run.yaml", tiny_experiment("profile: {steps: 3}\n"));
-  const CommandResult run = run_ddprun(folder, {"run", "run.yaml", "--set", "strategy=fsdp"});
-  ASSERT_EQ(run.status, 0) << run.err;
+  TemporaryFolder folder("run.yaml", tiny_experiment("profile: {steps: 3}\n"));
+  const CommandResult run = must_run(folder, {"run", "run.yaml", "--set", "strategy=fsdp"});
   const auto result = only_result(folder, "run");
   const auto timeline = json::parse(read_file(result / "timeline.json"));
   EXPECT_EQ(trace_of(timeline, 1).forwards, 3);
@@ -120,8 +115,7 @@ TEST(Timeline, HasAsManyStepsAsAreAskedFor) {
 
 TEST(Memory, OfEachPhaseHoldsWhatTheStepNeeds) {
   for (const std::string backend : {"gloo", "shm"}) {
-    TemporaryFolder folder;
-    folder.write("run.yaml", tiny_experiment());
+    TemporaryFolder folder("run.yaml", tiny_experiment());
     const CommandResult run =
         run_ddprun(folder, {"run", "run.yaml", "-v", "--set", "world.backend=" + backend, "--set",
                             "train.warmup_steps=2"});  // the first step makes moments

@@ -13,9 +13,8 @@ const std::string kSmall =
 TEST(Quickstart, IsTheShippedFileWithResultsHere) {
   TemporaryFolder folder;
   const CommandResult run =
-      run_ddprun(folder, {"quickstart", "--set", kSmall, "--set", "train.steps=2", "--set",
-                          "sweep.strategy=[naive, flat]"});
-  ASSERT_EQ(run.status, 0) << run.err;
+      must_run(folder, {"quickstart", "--set", kSmall, "--set", "train.steps=2", "--set",
+                        "sweep.strategy=[naive, flat]"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("naive"), HasSubstr("proved in 2 of 2 rows"),
                              HasSubstr("results: results/quickstart/")));
   const json result = result_of(folder, "quickstart");
@@ -25,16 +24,13 @@ TEST(Quickstart, IsTheShippedFileWithResultsHere) {
 
 TEST(Quickstart, TakesNoFile) {
   TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, {"quickstart", "mine.yaml"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, HasSubstr("mine.yaml"));
+  EXPECT_THAT(refusal_of(folder, {"quickstart", "mine.yaml"}), HasSubstr("mine.yaml"));
 }
 
 TEST(Quickstart, AShippedFileThatIsNotHereIsNamedWhereItIs) {
   TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, {"validate", "configs/quickstart.yaml"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err,
+  const std::string refusal = refusal_of(folder, {"validate", "configs/quickstart.yaml"});
+  EXPECT_THAT(refusal,
               AllOf(HasSubstr("no such file or folder"), HasSubstr("it comes with ddprun: /"),
                     HasSubstr("/configs/quickstart.yaml")));
   EXPECT_THAT(run_ddprun(folder, {"validate", "configs/none.yaml"}).err,
@@ -43,24 +39,20 @@ TEST(Quickstart, AShippedFileThatIsNotHereIsNamedWhereItIs) {
 
 TEST(Quickstart, NeedsTheFilesThatComeWithTheProgram) {
   TemporaryFolder folder;
-  const CommandResult run =
-      run_ddprun(folder, {}, {"/bin/sh", "-c", "cp \"$0\" alone && exec ./alone quickstart"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("a file that comes with ddprun is not there"),
-                             HasSubstr("/share/ddprun/configs/quickstart.yaml")));
+  EXPECT_THAT(
+      refusal_of(folder, {}, {"/bin/sh", "-c", "cp \"$0\" alone && exec ./alone quickstart"}),
+      AllOf(HasSubstr("a file that comes with ddprun is not there"),
+            HasSubstr("/share/ddprun/configs/quickstart.yaml")));
 }
 
 TEST(Quickstart, IsWhatAMistypedWordMeans) {
   TemporaryFolder folder;
-  const CommandResult run = run_ddprun(folder, {"quikstart"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, HasSubstr("did you mean `ddprun quickstart`?"));
+  EXPECT_THAT(refusal_of(folder, {"quikstart"}), HasSubstr("did you mean `ddprun quickstart`?"));
 }
 
 TEST(Quickstart, IsTheFirstThatTheHelpNames) {
   TemporaryFolder folder;
-  const CommandResult help = run_ddprun(folder, {"--help"});
-  EXPECT_EQ(help.status, 0);
+  const CommandResult help = must_run(folder, {"--help"});
   const std::size_t start = help.out.find("Start with:\n  ddprun quickstart ");
   ASSERT_NE(start, std::string::npos) << help.out;
   EXPECT_LT(start, help.out.find("Commands ("));

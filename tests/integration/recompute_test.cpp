@@ -17,11 +17,9 @@ const char* const kSweep =
     "report: {baseline: {model.recompute: none}}\n";
 
 TEST(Recompute, ASweepOverStrategiesIsProvedAndHasTheParametersOfNone) {
-  TemporaryFolder folder;
-  folder.write("again.yaml", tiny_experiment(kSweep));
+  TemporaryFolder folder("again.yaml", tiny_experiment(kSweep));
   const CommandResult run =
-      run_ddprun(folder, {"again.yaml", "--set", "model.layers=4", "--set", "train.accumulate=2"});
-  ASSERT_EQ(run.status, 0) << run.err;
+      must_run(folder, {"again.yaml", "--set", "model.layers=4", "--set", "train.accumulate=2"});
   EXPECT_THAT(run.out, HasSubstr("proved in 15 of 15 rows"));
   const json rows = result_of(folder, "again")["rows"];
   ASSERT_EQ(rows.size(), 15u);
@@ -39,19 +37,14 @@ TEST(Recompute, ASweepOverStrategiesIsProvedAndHasTheParametersOfNone) {
 }
 
 TEST(Recompute, IsSetFromTheCommandLineAndVerified) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(
-      folder, {"one.yaml", "--set", "model.recompute=every_block", "--set", "attention=flash"});
-  EXPECT_EQ(run.status, 0) << run.err;
-  const CommandResult verified =
-      run_ddprun(folder, {"verify", "one.yaml", "--set", "model.recompute={groups: 1}"});
-  EXPECT_EQ(verified.status, 0) << verified.err << verified.out;
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  must_run(folder,
+           {"one.yaml", "--set", "model.recompute=every_block", "--set", "attention=flash"});
+  must_run(folder, {"verify", "one.yaml", "--set", "model.recompute={groups: 1}"});
 }
 
 TEST(Recompute, IsRefusedBeforeAnyRankStarts) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
+  TemporaryFolder folder("one.yaml", tiny_experiment());
   const auto refusal = [&](const std::string& value) {
     const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "model.recompute=" + value});
     EXPECT_EQ(run.status, 2) << value;

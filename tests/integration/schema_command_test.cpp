@@ -9,16 +9,14 @@ namespace {
 
 TEST(SchemaCommand, TheShippedFileIsWhatItPrints) {
   TemporaryFolder folder;
-  const CommandResult schema = run_ddprun(folder, {"schema"});
-  EXPECT_EQ(schema.status, 0) << schema.err;
+  const CommandResult schema = must_run(folder, {"schema"});
   EXPECT_TRUE(schema.out == read_file(DDPRUN_SOURCE_DIR "/configs/ddprun.schema.json"))
       << "rewrite it: build/release/bin/ddprun schema --out configs/ddprun.schema.json";
 }
 
 TEST(SchemaCommand, WritesAFileAndSaysWhyItCannot) {
   TemporaryFolder folder;
-  const CommandResult written = run_ddprun(folder, {"schema", "--out", "a.json"});
-  EXPECT_EQ(written.status, 0) << written.err;
+  const CommandResult written = must_run(folder, {"schema", "--out", "a.json"});
   EXPECT_EQ(written.out, "");
   EXPECT_EQ(json::parse(folder.read("a.json"))["$schema"],
             "http://json-schema.org/draft-07/schema#");

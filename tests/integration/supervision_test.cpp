@@ -61,8 +61,7 @@ TEST_F(Supervision, NobodyCanConnectToRanksThatMeetInMemory) {
 
 TEST(RanksThatHang, AllInTheirOwnWorkAreEnded) {
   for (const char* const ranks : {"1", "2"}) {
-    TemporaryFolder folder;
-    folder.write("hang.yaml", tiny_experiment());
+    TemporaryFolder folder("hang.yaml", tiny_experiment());
     const CommandResult run = run_ddprun(
         folder, {"hang.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted", "--set",
                  "strategy={name: planted, fault: hang, first: 1}", "--set",
@@ -101,8 +100,7 @@ TEST_F(Supervision, CtrlCEndsAllWithoutAResult) {
 }
 
 TEST(Interrupted, RowsThatWereDoneAreWritten) {
-  TemporaryFolder folder;
-  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000, 5]}\n"));
+  TemporaryFolder folder("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000, 5]}\n"));
   DdprunProcess process(folder, {"two.yaml", "-v"});
   ASSERT_TRUE(eventually(60, [&] {
     return process.err().find("[2/3] 10000000: step") != std::string::npos;
@@ -141,8 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Stopped,
 
 TEST_P(Stopped, IsNamedAndEndedInTime) {
   const auto& [backend, rank, trains] = GetParam();
-  const TemporaryFolder folder;
-  folder.write("long.yaml", tiny_experiment({}, 10'000'000));
+  const TemporaryFolder folder("long.yaml", tiny_experiment({}, 10'000'000));
   DdprunProcess process(folder, {"long.yaml", "-v", "--set", "world.timeout_s=2", "--set",
                                  std::string("world.backend=") + backend});
   const std::size_t at = rank;

@@ -20,16 +20,13 @@ std::string text() {
 }
 
 TEST(TokenizerCommand, AVocabularyATokenFileAndARun) {
-  const TemporaryFolder folder;
-  folder.write("text", text());
-  const CommandResult trained = run_ddprun(
+  const TemporaryFolder folder("text", text());
+  const CommandResult trained = must_run(
       folder,
       {"tokenizer", "train", "--size", "400", "--special", "<|end|>", "--out", "v.json", "text"});
-  ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_THAT(trained.out, HasSubstr("v.json: 400 tokens, of "));
-  const CommandResult encoded = run_ddprun(folder, {"tokenize", "--vocab", "v.json", "--end",
-                                                    "<|end|>", "--out", "t.bin", "text", "text"});
-  ASSERT_EQ(encoded.status, 0) << encoded.err;
+  const CommandResult encoded = must_run(folder, {"tokenize", "--vocab", "v.json", "--end",
+                                                  "<|end|>", "--out", "t.bin", "text", "text"});
   EXPECT_THAT(encoded.out, AllOf(HasSubstr("t.bin: "),
                                  HasSubstr("document_end: 399}\nmodel: {vocab_size: 400}")));
   const std::string bytes = read_file(folder.path() / "t.bin");
@@ -40,8 +37,7 @@ TEST(TokenizerCommand, AVocabularyATokenFileAndARun) {
 }
 
 TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
-  const TemporaryFolder folder;
-  folder.write("text", text());
+  const TemporaryFolder folder("text", text());
   ASSERT_EQ(
       run_ddprun(folder, {"tokenizer", "train", "--size", "400", "--out", "v.json", "text"}).status,
       0);
@@ -56,8 +52,7 @@ TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
       "--set", "train.checkpoint={every: 4, path: saved}"};
   std::vector<std::string> words = {"e.yaml"};
   words.insert(words.end(), sets.begin(), sets.end());
-  const CommandResult run = run_ddprun(folder, words);
-  ASSERT_EQ(run.status, 0) << run.err;
+  must_run(folder, words);
   const auto row = result_of(folder, "e")["rows"][0];
   const auto& last = row["ranks"][0]["samples"];
   const double loss = last["validation_loss"].back(), bits = last["bits_per_byte"].back();
@@ -80,8 +75,7 @@ TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
 }
 
 TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
-  const TemporaryFolder folder;
-  folder.write("text", text());
+  const TemporaryFolder folder("text", text());
   const auto refused = [&](const std::vector<std::string>& words) {
     const CommandResult result = run_ddprun(folder, words);
     EXPECT_NE(result.status, 0);

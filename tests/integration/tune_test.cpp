@@ -40,8 +40,7 @@ class Tune : public testing::Test {
 TEST_F(Tune, ASlowStrategyLosesAndTheTunedFileSaysAnother) {
   const std::string strategy = std::string("strategy=") + kSlow;
   const CommandResult run =
-      run_ddprun(folder_, words({"--set", strategy, "--over", "strategy=slow|flat|none|powersgd"}));
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+      must_run(folder_, words({"--set", strategy, "--over", "strategy=slow|flat|none|powersgd"}));
   EXPECT_THAT(run.out, AllOf(HasSubstr("round 1: 2 candidates, runs of 5 steps; 1 left"),
                              HasSubstr("flat saves "), HasSubstr("recommended"),
                              HasSubstr("left out: none: "), HasSubstr("left out: powersgd: ")));
@@ -60,8 +59,7 @@ TEST_F(Tune, ASlowStrategyLosesAndTheTunedFileSaysAnother) {
 
 TEST_F(Tune, WhatIsFastestStays) {
   const CommandResult run =
-      run_ddprun(folder_, words({"--over", std::string("strategy=flat|") + kSlow}));
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+      must_run(folder_, words({"--over", std::string("strategy=flat|") + kSlow}));
   EXPECT_THAT(run.out, HasSubstr("nothing is faster than what the file says: flat"));
   EXPECT_THAT(read_file(tuned()), HasSubstr("strategy: flat\n"));
 }
@@ -73,9 +71,8 @@ TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
                                           "sweep: {strategy: [flat, naive]}\n",
                                           10));
   const CommandResult run =
-      run_ddprun(folder_, words({"--set", "data={source: text, path: text.txt}", "--over",
-                                 "strategy", "--format", "json", "--minutes", "0.3"}));
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+      must_run(folder_, words({"--set", "data={source: text, path: text.txt}", "--over", "strategy",
+                               "--format", "json", "--minutes", "0.3"}));
   const json printed = json::parse(run.out);
   EXPECT_EQ(printed.at("winner"), found().at("winner"));
   EXPECT_TRUE(candidate(printed, "flat").at("reference").get<bool>());
@@ -84,9 +81,7 @@ TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
 }
 
 TEST_F(Tune, BatchAndArithmeticStay) {
-  const CommandResult run = run_ddprun(
-      folder_, words({"--over", "train.accumulate,model.recompute", "--minutes", "0.2"}));
-  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  must_run(folder_, words({"--over", "train.accumulate,model.recompute", "--minutes", "0.2"}));
   const json all = found();
   EXPECT_EQ(all.at("candidates").size(), 4U) << "a batch of 2 a rank has no four micro-batches";
   EXPECT_EQ(all.at("left_out").size(), 2U);
@@ -103,9 +98,7 @@ TEST_F(Tune, CtrlCEndsWithWhatIsKnown) {
   EXPECT_TRUE(process.ranks().empty());
   EXPECT_THAT(process.out(), AllOf(HasSubstr("interrupted (signal 2)"), HasSubstr("results: ")));
   EXPECT_EQ(found().at("end"), "interrupted");
-  const CommandResult validated = run_ddprun(
-      folder_, {"validate", tuned(), "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"});
-  EXPECT_EQ(validated.status, 0) << validated.err;
+  must_run(folder_, {"validate", tuned(), "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"});
 }
 
 TEST_F(Tune, RefusesWhatItCannotTune) {

@@ -20,10 +20,9 @@ CommandResult run_on_two_hosts(const TemporaryFolder& folder, int local_size,
 }
 
 TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
-  TemporaryFolder folder;
-  folder.write("hosts.yaml",
-               tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo], strategy: "
-                               "[flat, bucketed, torch_ddp]}\n"));
+  TemporaryFolder folder(
+      "hosts.yaml", tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo], strategy: "
+                                    "[flat, bucketed, torch_ddp]}\n"));
   const CommandResult run = run_on_two_hosts(folder, 2, {"hosts.yaml", "--set", "world.size=4"});
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.out << run.err;
@@ -43,9 +42,8 @@ TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
 }
 
 TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
-  TemporaryFolder folder;
-  folder.write("hybrid.yaml",
-               tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo]}\n"));
+  TemporaryFolder folder("hybrid.yaml",
+                         tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo]}\n"));
   const CommandResult run = run_on_two_hosts(
       folder, 3, {"hybrid.yaml", "--set", "world.size=6", "--set", "strategy=hsdp"});
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
@@ -64,8 +62,7 @@ TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
 }
 
 TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
-  TemporaryFolder folder;
-  folder.write("hosts.yaml", tiny_experiment());
+  TemporaryFolder folder("hosts.yaml", tiny_experiment());
   const CommandResult run =
       run_on_two_hosts(folder, 1, {"hosts.yaml", "--set", "world.backend=hierarchical"});
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;

@@ -142,6 +142,26 @@ inline CommandResult run_ddprun(const TemporaryFolder& folder,
   return {*status, process.out(), process.err()};
 }
 
+/// Throws what it said unless it ends with that status.
+inline CommandResult must_end(int status, const TemporaryFolder& folder,
+                              const std::vector<std::string>& arguments,
+                              const std::vector<std::string>& launcher) {
+  CommandResult run = run_ddprun(folder, arguments, launcher);
+  if (run.status == status) return run;
+  throw std::runtime_error("exit status " + std::to_string(run.status) + "\n" + run.out + run.err);
+}
+inline CommandResult must_run(const TemporaryFolder& folder,
+                              const std::vector<std::string>& arguments,
+                              const std::vector<std::string>& launcher = {}) {
+  return must_end(0, folder, arguments, launcher);
+}
+/// What stderr says of bad usage or configuration.
+inline std::string refusal_of(const TemporaryFolder& folder,
+                              const std::vector<std::string>& arguments,
+                              const std::vector<std::string>& launcher = {}) {
+  return must_end(2, folder, arguments, launcher).err;
+}
+
 /// Starts ddprun by a line of a shell, where "$0" "$@" stands for the command.
 inline CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
                                   const std::vector<std::string>& arguments) {

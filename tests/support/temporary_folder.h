@@ -33,6 +33,10 @@ class TemporaryFolder {
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = pattern;
   }
+  /// With a file.
+  TemporaryFolder(const std::string& name, const std::string& text) : TemporaryFolder() {
+    write(name, text);
+  }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

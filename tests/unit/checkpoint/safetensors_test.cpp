@@ -35,8 +35,7 @@ void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 class SafetensorsRules : public testing::TestWithParam<Broken> {};
 
 TEST_P(SafetensorsRules, AFileThatBreaksOneIsRefused) {
-  const test::TemporaryFolder folder;
-  folder.write("t.safetensors", GetParam().text);
+  const test::TemporaryFolder folder("t.safetensors", GetParam().text);
   const std::string message = test::error_of<ConfigError>(
       [&] { const SafetensorsFile file(folder.path() / "t.safetensors"); });
   EXPECT_THAT(message, HasSubstr("not a whole file of tensors"));

@@ -16,8 +16,7 @@ constexpr const char* kRun =
 /// The error's text, the file by its name alone; empty if there is none.
 std::string error(const std::vector<std::string>& overrides,
                   const std::string& profile = "memory_snapshot") {
-  const TemporaryFolder folder;
-  folder.write("run.yaml", kRun + ("profile: {" + profile + ": true}\n"));
+  const TemporaryFolder folder("run.yaml", kRun + ("profile: {" + profile + ": true}\n"));
   try {
     load_experiments(folder.path() / "run.yaml", overrides, experiment_kinds());
   } catch (const ConfigError& error) {

@@ -173,8 +173,7 @@ TEST(LiveOutputs, RecordsOfTensorBoardHaveTheirSums) {
 }
 
 TEST(LiveOutputs, OneThatCannotBeWrittenIsOffAndTheOthersGoOn) {
-  const TemporaryFolder folder;
-  folder.write("file", "");
+  const TemporaryFolder folder("file", "");
   LiveOutputs outputs({.jsonl = true, .prometheus = folder.path() / "ddprun.prom"},
                       folder.path() / "file");  // no folder can have that name
   testing::internal::CaptureStdout();

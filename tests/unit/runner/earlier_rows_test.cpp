@@ -34,8 +34,7 @@ struct Found {
 
 /// What is found where result.json of T1 holds `text`.
 Found read_result(const std::string& text) {
-  TemporaryFolder folder;
-  folder.write("known/T1/result.json", text);
+  TemporaryFolder folder("known/T1/result.json", text);
   testing::internal::CaptureStdout();
   const std::size_t rows = earlier_rows(folder.path() / "known").size();
   return {rows, testing::internal::GetCapturedStdout()};
@@ -146,8 +145,7 @@ TEST(EarlierRows, WhatIsNoFileIsNotWaitedFor) {
 }
 
 TEST(EarlierRows, ADamagedResultLeavesTheOthers) {
-  TemporaryFolder folder;
-  folder.write("known/T1/result.json", whole_result().dump());
+  TemporaryFolder folder("known/T1/result.json", whole_result().dump());
   folder.write("known/T2/result.json", "{ half");
   testing::internal::CaptureStdout();
   EXPECT_EQ(earlier_rows(folder.path() / "known").size(), 1u);
@@ -155,8 +153,7 @@ TEST(EarlierRows, ADamagedResultLeavesTheOthers) {
 }
 
 TEST(EarlierRows, AnotherSchemaIsSaidOnce) {
-  TemporaryFolder folder;
-  folder.write("known/T1/result.json", whole_result().dump());
+  TemporaryFolder folder("known/T1/result.json", whole_result().dump());
   json older = whole_result();
   older["schema_version"] = kResultSchemaVersion - 1;
   older["rows"] = "of another form";

@@ -78,8 +78,7 @@ TEST(HtmlReport, HasPicturesOfMemoryThatAreThere) {
   for (std::size_t i : {1U, 2U}) {
     rows[i].ranks[0].memory_peak = {.phase = "forward", .categories = {{"parameters", 8}}};
   }
-  const TemporaryFolder folder;
-  folder.write("profile/01/memory.svg", "none was recorded");
+  const TemporaryFolder folder("profile/01/memory.svg", "none was recorded");
   folder.write("profile/03/memory.svg", "<svg/>");
   const json data = json::parse(data_text(html_of_run(kContext, TableLines(rows), folder.path())));
   EXPECT_EQ(data[0]["memory"], (json{{"2", "<svg/>"}}));

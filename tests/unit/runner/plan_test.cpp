@@ -43,8 +43,7 @@ TEST(CollectFiles, HiddenFoldersAndResultsAreLeftOut) {
 }
 
 TEST(CollectFiles, LinksLeadNowhereTwice) {
-  TemporaryFolder folder;
-  folder.write("a/b.yaml", "x");
+  TemporaryFolder folder("a/b.yaml", "x");
   fs::create_directory_symlink("..", folder.path() / "a/up");
   fs::create_symlink("self.yaml", folder.path() / "a/self.yaml");
   fs::create_symlink("gone.yaml", folder.path() / "a/dangling.yaml");
@@ -54,8 +53,7 @@ TEST(CollectFiles, LinksLeadNowhereTwice) {
 }
 
 TEST(CollectFiles, AFolderWithoutExperimentsIsRefused) {
-  TemporaryFolder folder;
-  folder.write("a/b.txt", "x");
+  TemporaryFolder folder("a/b.txt", "x");
   const std::string error = error_of<ConfigError>([&] { collect_files({folder.path().string()}); });
   EXPECT_THAT(error, HasSubstr("the folder holds no YAML file"));
 }

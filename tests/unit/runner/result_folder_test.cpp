@@ -85,8 +85,7 @@ TEST(ResultFolder, RunsThatBeginAndEndAtOnceDoNotRefuseEachOther) {
 }
 
 TEST(ResultFolder, AFileInTheWayIsAConfigError) {
-  TemporaryFolder folder;
-  folder.write("results", "a file");
+  TemporaryFolder folder("results", "a file");
   EXPECT_THROW(ResultFolder(folder.path() / "results", "name", "T1"), ConfigError);
 }
 
