@@ -2,7 +2,6 @@
 #include "ddprun/experiments/training/run_proof.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -235,8 +234,6 @@ void RunProof::finish() {
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_.end - 1));
-  // Makes room for what PyTorch's operators take.
-  trainer_.data_parallel().optimizer().drop_moments();
   finish_gradients();
   finish_meetings();
 }
@@ -247,6 +244,7 @@ void RunProof::finish_gradients() {
   if (data_parallel.extent() == StepExtent::forward || !on_cpu) return;
   // A difference in the last bit becomes one of a step of 8 bits, layer upon layer.
   if (data_parallel.precision().dtypes().product_format() == "float8") return;
+  data_parallel.optimizer().drop_moments();  // room for what PyTorch's operators take
   enter(check_gradients_computed(data_parallel, group_,
                                  trainer_.two_losses(eighth_of(trainer_.last_batch())),
                                  counter_hash(seed_ + 2, looks_)),

@@ -46,7 +46,7 @@ class RunProof {
   /// After step `index`, whose loss on this rank was `loss`: its collectives and scalars; after a
   /// drawn step, all the rest.
   void after_step(std::int64_t index, double loss);
-  /// After the last step, once its times and memory were read. The moments are gone then.
+  /// After the last step, once its times and memory were read. The moments may be gone then.
   void finish();
 
   /// Of the step before: the share of its updates that rounding lost, in percent. Nothing: it was
