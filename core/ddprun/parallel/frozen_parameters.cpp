@@ -23,12 +23,9 @@ ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, Kern
 /// Whether a slice of everything and room for two neighbouring units are less than all.
 bool slices_are_less(const ParameterLayout& layout) {
   const std::int64_t all = layout.parameter_bytes(layout.all());
-  std::int64_t whole = all;
+  const std::int64_t whole = all + bytes_of(layout.copied().size(), at::kBFloat16);
   std::vector<std::int64_t> of_units;
-  for (const Unit& unit : layout.units()) {
-    of_units.push_back(unit.gathered_bytes);
-    if (layout.has_copy()) whole += bytes_of(unit.range.size(), at::kBFloat16);
-  }
+  for (const Unit& unit : layout.units()) of_units.push_back(unit.gathered_bytes);
   const std::int64_t neighbours =
       UnitPlaces::shared_bytes(of_units, std::vector<bool>(of_units.size()));
   return all / layout.ranks() + neighbours < whole;

@@ -323,7 +323,7 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void update_as_told() {
-    const at::Tensor copy = buffers().compute_copy(buffers().all());
+    const at::Tensor copy = buffers().compute_copy(buffers().copied());
     const at::Tensor before = copy.defined() ? copy.clone() : copy;
     context_->update_rest();
     if (wrong(Fault::stale_copy) && copy.defined()) copy.copy_(before);

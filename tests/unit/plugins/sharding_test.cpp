@@ -53,7 +53,8 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
     neighbours = std::max(neighbours, before.range.size() + unit.range.size());
     gathered = std::max(gathered, whole_lines(bytes(before)) + whole_lines(bytes(unit)));
   }
-  const std::int64_t c = copy ? 2 * p : 0;
+  // No product reads the embedding.
+  const std::int64_t c = copy ? 2 * (p - layout.units().front().range.size()) : 0;
   if (strategy == "flat") return 4 * p + c + 4 * p + 8 * p;
   if (strategy.starts_with("zero1")) return 4 * p + c + 4 * p + 8 * p / n;
   if (strategy == "zero2") return 4 * p + c + 4 * p / n + 4 * neighbours + 8 * p / n;
