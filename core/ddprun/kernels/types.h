@@ -15,6 +15,11 @@ namespace ddprun::kernels {
 /// a declaration says so.
 using bf16 = c10::BFloat16;
 
+/// The least multiple of `to` that is not below `value`.
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
 /// A matrix: element (i, j) is data[i * stride + j], or data[j * stride + i] if it is column_major.
 template <typename T>
 struct Matrix {

@@ -2,6 +2,7 @@
 #include "ddprun/plugin/called.h"
 
 #include <ATen/core/Tensor.h>
+
 #include <exception>
 #include <string>
 #include <utility>

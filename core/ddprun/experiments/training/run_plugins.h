@@ -1,6 +1,7 @@
 // The three plugins of a run, and the run as plugins are told of it.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 
 #include "ddprun/config/registry.h"
@@ -26,5 +27,10 @@ RunDescription describe_run(const Experiment& experiment, Precision& precision);
 
 /// What rank 0 would do with them, without memory for it.
 Plan plan_of(const Experiment& experiment, const RunPlugins& plugins);
+
+/// Throws ConfigError if the strategy declares that its ranks agree in a way that is none of
+/// `right`. Of `text`, `got` says what its name is followed by; where and hint are added.
+void check_agreement(const Experiment& experiment, const PluginRegistry& registry,
+                     std::initializer_list<Agreement> right, ErrorText text);
 
 }  // namespace ddprun

@@ -37,13 +37,10 @@ void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
 
 /// One process has nothing to compare with what is neither the mean nor equal on all ranks.
 void check_mean(const Experiment& experiment, const PluginRegistry& registry) {
-  if (plan_of(experiment, make_plugins(registry, experiment)).agreement == Agreement::exact) return;
-  const std::string& strategy = experiment.plugin(PluginKind::strategy).name;
-  refuse(experiment, "strategy",
-         {.what = "verify compares each gradient with that of one process",
-          .got = "strategy " + strategy + ", which declares other gradients than the mean",
-          .expected = "a strategy whose gradients become the mean",
-          .hint = "a run proves what it declares; train.eval shows what it costs"});
+  check_agreement(experiment, registry, {Agreement::exact},
+                  {.what = "verify compares each gradient with that of one process",
+                   .got = "which declares other gradients than the mean",
+                   .expected = "a strategy whose gradients become the mean"});
 }
 
 std::uint64_t hash_of(const DataConfig& data, const ModelConfig& model) {

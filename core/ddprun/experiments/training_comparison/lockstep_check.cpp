@@ -54,14 +54,10 @@ void check_steps(const Experiment& experiment) {
 
 /// One tensor would be compared with as many as there are ranks.
 void check_one_gradient(const Experiment& experiment, const PluginRegistry& registry) {
-  const Agreement agreement = plan_of(experiment, make_plugins(registry, experiment)).agreement;
-  if (agreement == Agreement::exact || agreement == Agreement::lossy) return;
-  const std::string& strategy = experiment.plugin(PluginKind::strategy).name;
-  refuse(experiment, "strategy",
-         {.what = "diff compares gradients and weights that all ranks have alike",
-          .got = "strategy " + strategy + ", whose ranks go their own ways between meetings",
-          .expected = "a strategy whose ranks agree in each step",
-          .hint = "a run proves what it declares; train.eval shows what it costs"});
+  check_agreement(experiment, registry, {Agreement::exact, Agreement::lossy},
+                  {.what = "diff compares gradients and weights that all ranks have alike",
+                   .got = "whose ranks go their own ways between meetings",
+                   .expected = "a strategy whose ranks agree in each step"});
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ Matrix<const Pair> down_columns(const Matrix<const S>& in, Pair* memory) {
 
 /// Lanes of whole vectors that hold so many.
 constexpr std::int64_t whole_lanes(std::int64_t count) {
-  return (count + kLaneUnit - 1) / kLaneUnit * kLaneUnit;
+  return round_up(count, kLaneUnit);
 }
 
 /// Rows as a right operand that sums along them: a row a lane.

@@ -11,10 +11,6 @@
 
 namespace ddprun::kernels {
 
-inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return (value + to - 1) / to * to;
-}
-
 /// Packed operands of a block of c: panels of kRows rows of a, and of kColumns columns of b, each
 /// `depth` deep.
 template <class E>
