@@ -102,9 +102,7 @@ Matrix<const Pair> down_columns(const Matrix<const S>& in, Pair* memory) {
 }
 
 /// Lanes of whole vectors that hold so many.
-constexpr std::int64_t whole_lanes(std::int64_t count) {
-  return round_up(count, kLaneUnit);
-}
+constexpr std::int64_t whole_lanes(std::int64_t count) { return round_up(count, kLaneUnit); }
 
 /// Rows as a right operand that sums along them: a row a lane.
 template <class E>
