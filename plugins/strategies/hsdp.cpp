@@ -37,58 +37,51 @@ class Hsdp final : public UnitSharding {
   }
 
   Plan plan(const ParameterLayout& layout, int rank) const override {
-    const int shards = shards_of(layout);
-    Plan plan;
-    plan_units(plan, layout);
-    plan.holding.shards = shards;
-    if (layout.ranks() % shards != 0) return plan;  // is refused, on all ranks
-    for (const Unit& unit : layout.units()) {
-      const Range own = layout.slice(unit.range, rank % shards, shards);
-      plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
-      if (shards < layout.ranks()) {
-        plan.add(CollectiveKind::all_reduce, layout.parameter_bytes(own));  // the mean
-      }
-      plan.holding.owned.push_back(own);
+    Plan plan = UnitSharding::plan(layout, rank);
+    if (shards(layout) == layout.ranks()) return plan;
+    for (const Range& own : plan.holding.owned) {
+      plan.add(CollectiveKind::all_reduce, layout.parameter_bytes(own));  // the mean
     }
     return plan;
   }
 
   void setup(StrategyContext& context) override {
-    Strategy::setup(context);
-    begin(context, [this](int unit) { send_between_groups(unit); });
+    UnitSharding::setup(context);
     between_.resize(context.layout().units().size());
-    const int shards = shards_of(context.layout());
+    const int of_a_group = shards(context.layout());
     std::vector<int> alike;  // the ranks with this rank's slices
-    for (int rank = context.group().rank() % shards; rank < context.group().size();
-         rank += shards) {
+    for (int rank = context.group().rank() % of_a_group; rank < context.group().size();
+         rank += of_a_group) {
       alike.push_back(rank);
     }
     if (alike.size() > 1) replicas_ = &slices(context).subgroup(alike);
   }
 
   void finish_backward() override {
-    // One unit behind, so that something travels while another is updated.
-    gradients().finish([this](int unit) {
-      if (unit + 1 < std::ssize(between_)) finish_unit(unit + 1);
-    });
-    finish_unit(0);
+    UnitSharding::finish_backward();
+    finish_reduced(0);
   }
 
  private:
-  int shards_of(const ParameterLayout& layout) const {
+  int shards(const ParameterLayout& layout) const override {
     return shard_ranks_ == 0 ? layout.ranks_per_host() : static_cast<int>(shard_ranks_);
   }
 
-  void finish_unit(int unit) {
-    between_[unit].wait();
-    context_->range_ready(own(unit));
-  }
-
   /// The group's mean of a micro-batch is there.
-  void send_between_groups(int unit) {
+  void arrived(int unit) override {
     if (replicas_ == nullptr || !last_micro_batch()) return;
     between_[unit] = replicas_->all_reduce(slices(*context_).mean(own(unit)), ReduceOp::avg,
                                            context_->layout().units()[unit].name);
+  }
+
+  /// One unit behind, so that something travels while another is updated.
+  void finish_unit(int unit) override {
+    if (unit + 1 < std::ssize(between_)) finish_reduced(unit + 1);
+  }
+
+  void finish_reduced(int unit) {
+    between_[unit].wait();
+    UnitSharding::finish_unit(unit);
   }
 
   std::int64_t shard_ranks_ = 0;

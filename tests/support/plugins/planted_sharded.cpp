@@ -22,21 +22,6 @@ class PlantedSharded final : public UnitSharding {
     options.option("fault", &fault_, "what is wrong");
   }
 
-  Plan plan(const ParameterLayout& layout, int rank) const override {
-    Plan plan;
-    plan_units(plan, layout);
-    for (const Unit& unit : layout.units()) {
-      plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
-      plan.holding.owned.push_back(layout.slice(unit.range, rank));
-    }
-    return plan;
-  }
-
-  void setup(StrategyContext& context) override {
-    Strategy::setup(context);
-    begin(context);
-  }
-
   void before_unit(Pass pass, int unit) override {
     UnitSharding::before_unit(pass, unit);
     if (pass == Pass::forward || fault_ == ShardedFault::nothing) return;
@@ -46,10 +31,6 @@ class PlantedSharded final : public UnitSharding {
     for (int index = own.first; index <= own.last; ++index) {
       for (const at::Tensor& read : buffers.read(index)) read.data().mul_(0.5);
     }
-  }
-
-  void finish_backward() override {
-    gradients().finish([this](int unit) { context_->range_ready(own(unit)); });
   }
 
  private:
