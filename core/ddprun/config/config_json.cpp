@@ -21,7 +21,9 @@ json scalar_json(const ConfigNode& node) {
       return *parse_bool(node.scalar);
     case PlainType::number:
       if (const auto integer = parse_integer(node.scalar)) return *integer;
-      if (const double number = *parse_number(node.scalar); std::isfinite(number)) return number;
+      if (const auto number = parse_number(node.scalar); number && std::isfinite(*number)) {
+        return *number;
+      }
       break;
     case PlainType::text:
       break;

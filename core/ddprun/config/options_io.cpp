@@ -57,14 +57,14 @@ class ValueReader {
 
   void read(const ConfigNode& node, std::int64_t* out) const {
     const auto value = plain(node) ? parse_integer(node.scalar) : std::nullopt;
-    if (!value) fail_type(node, integer_hint(node));
+    if (!value) fail_number(node, integer_hint(node));
     check_range(node, static_cast<double>(*value));
     *out = *value;
   }
 
   void read(const ConfigNode& node, double* out) const {
     const auto value = plain(node) ? parse_number(node.scalar) : std::nullopt;
-    if (!value) fail_type(node, quoted_hint(node));
+    if (!value) fail_number(node, quoted_hint(node));
     if (!std::isfinite(*value)) fail(node, {.what = quoted_key() + " must be a finite number"});
     check_range(node, *value);
     *out = *value;
@@ -137,6 +137,14 @@ class ValueReader {
 
   [[noreturn]] void fail_type(const ConfigNode& node, std::string hint) const {
     fail(node, {.what = quoted_key() + " has the wrong type", .hint = std::move(hint)});
+  }
+
+  /// Of what is no number, or one of two.
+  [[noreturn]] void fail_number(const ConfigNode& node, std::string hint) const {
+    if (!plain(node) || !reads_as_two_numbers(node.scalar)) fail_type(node, std::move(hint));
+    fail(node, {.what = quoted_key() + " can be read as two numbers",
+                .hint = "YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: leave "
+                        "the zero out"});
   }
 
   void check_range(const ConfigNode& node, double value) const {

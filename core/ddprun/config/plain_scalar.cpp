@@ -5,16 +5,26 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <string_view>
 
 namespace ddprun {
 
 namespace {
 
+constexpr std::string_view kHexDigits = "0123456789abcdefABCDEF";
+constexpr std::string_view kDigits = kHexDigits.substr(0, 10);
+
+/// 16 of 0x10, 8 of 0o20, 10 of all else.
+int base_of(std::string_view text) {
+  const int base = text.starts_with("0x") ? 16 : text.starts_with("0o") ? 8 : 10;
+  const std::string_view digits = base == 16 ? kHexDigits : kDigits.substr(0, 8);
+  const bool valid = text.size() > 2 && text.find_first_not_of(digits, 2) == std::string::npos;
+  return valid ? base : 10;
+}
+
 // [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 bool is_number(std::string_view text) {
   const auto take_digits = [&text] {
-    const auto end = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto end = std::min(text.find_first_not_of(kDigits), text.size());
     text.remove_prefix(end);
     return end;
   };
@@ -49,7 +59,9 @@ PlainType plain_type(const std::string& scalar) {
   };
   if (is_one_of({"", "~", "null", "Null", "NULL"})) return PlainType::null;
   if (is_one_of({"true", "True", "TRUE", "false", "False", "FALSE"})) return PlainType::boolean;
-  if (is_number(scalar) || is_not_finite(scalar)) return PlainType::number;
+  if (base_of(scalar) != 10 || is_number(scalar) || is_not_finite(scalar)) {
+    return PlainType::number;
+  }
   return PlainType::text;
 }
 
@@ -58,8 +70,18 @@ std::optional<bool> parse_bool(const std::string& text) {
   return text.front() == 't' || text.front() == 'T';
 }
 
+bool reads_as_two_numbers(std::string_view scalar) {
+  if (scalar.starts_with('-') || scalar.starts_with('+')) scalar.remove_prefix(1);
+  return scalar.size() > 1 && scalar.front() == '0' &&
+         scalar.find_first_not_of(kDigits) == std::string::npos;
+}
+
 std::optional<double> parse_number(std::string text) {
-  if (plain_type(text) != PlainType::number) return std::nullopt;
+  if (plain_type(text) != PlainType::number || reads_as_two_numbers(text)) return std::nullopt;
+  if (base_of(text) != 10) {
+    const auto integer = parse_integer(text);
+    return integer ? static_cast<double>(*integer) : HUGE_VAL;
+  }
   if (text.front() == '+') text.erase(0, 1);
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -67,12 +89,13 @@ std::optional<double> parse_number(std::string text) {
 }
 
 std::optional<std::int64_t> parse_integer(std::string text) {
-  if (plain_type(text) != PlainType::number) return std::nullopt;
-  if (text.front() == '+') text.erase(0, 1);
+  if (plain_type(text) != PlainType::number || reads_as_two_numbers(text)) return std::nullopt;
+  const int base = base_of(text);
+  text.erase(0, base != 10 ? 2 : text.front() == '+' ? 1 : 0);
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error == std::errc() && end == text.data() + text.size()) return value;
-  if (text.find_first_of("eE") == std::string::npos) return std::nullopt;
+  if (base != 10 || text.find_first_of("eE") == std::string::npos) return std::nullopt;
   const double number = parse_number(text).value_or(HUGE_VAL);
   if (std::abs(number) > 9007199254740992.0 || number != std::trunc(number)) return std::nullopt;
   return static_cast<std::int64_t>(number);

@@ -4,16 +4,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
-/// As YAML 1.2's core schema has it: `True` is a boolean, `~` is null and `yes` is text. But
-/// numbers are decimal only: 0x10 is text.
+/// As YAML 1.2's core schema has it: `True` is a boolean, `~` is null, 0x10 and 0o20 are numbers,
+/// `yes` and 1_000 are text.
 enum class PlainType { null, boolean, number, text };
 PlainType plain_type(const std::string& scalar);
 
 /// Nothing if `text` is not a boolean.
 std::optional<bool> parse_bool(const std::string& text);
+
+/// Whether it is an integer in decimal here and in octal for YAML 1.1: 010. No number is parsed
+/// from it.
+bool reads_as_two_numbers(std::string_view scalar);
 
 /// Nothing if `text` is not a number. An infinity if a double cannot hold it as a finite number.
 std::optional<double> parse_number(std::string text);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/config/plain_scalar.h"
@@ -21,9 +22,11 @@ TEST(ConfigJson, ReadsPlainScalarsAsYamlsCoreSchemaDoes) {
   EXPECT_EQ(json_of("[true, True, TRUE, false, False, FALSE]"),
             "[true,true,true,false,false,false]");
   EXPECT_EQ(json_of("[null, Null, NULL, ~]"), "[null,null,null,null]");
-  EXPECT_EQ(json_of("[1e3, 1E3, .5, +7, -0.25, 007, 1.]"), "[1000,1000,0.5,7,-0.25,7,1.0]");
-  EXPECT_EQ(json_of("[yes, no, on, off, 0x10, 1_000, 1e, nan, inf, tRUE]"),
-            R"(["yes","no","on","off","0x10","1_000","1e","nan","inf","tRUE"])");
+  EXPECT_EQ(json_of("[1e3, 1E3, .5, +7, -0.25, 0x1f, 0o17, 1.]"),
+            "[1000,1000,0.5,7,-0.25,31,15,1.0]");
+  EXPECT_EQ(json_of("[yes, no, on, off, 0xg, 0o8, 0x, 1_000, 1e, nan, inf, tRUE]"),
+            R"(["yes","no","on","off","0xg","0o8","0x","1_000","1e","nan","inf","tRUE"])");
+  EXPECT_EQ(json_of("[007, -010]"), R"(["007","-010"])") << "options refuse them";
   EXPECT_EQ(json_of("[.inf, -.inf, .nan]"), R"([".inf","-.inf",".nan"])") << "JSON has none";
 }
 
@@ -35,7 +38,11 @@ TEST(PlainScalar, NumbersReadBack) {
   EXPECT_EQ(parse_integer("1e6"), 1'000'000);
   EXPECT_EQ(parse_integer("1.0"), std::nullopt);
   EXPECT_EQ(parse_integer("1e-1"), std::nullopt);
-  EXPECT_EQ(parse_number("0x10"), std::nullopt);
+  EXPECT_EQ(parse_number("0x10"), 16);
+  EXPECT_EQ(parse_number("0xffffffffffffffff"), HUGE_VAL);
+  EXPECT_EQ(parse_integer("0xffffffffffffffff"), std::nullopt);
+  EXPECT_EQ(parse_integer("010"), std::nullopt);
+  EXPECT_EQ(parse_integer("0"), 0);
   EXPECT_EQ(parse_bool("yes"), std::nullopt);
   EXPECT_EQ(parse_bool("False"), false);
   for (const double value : {0.1, 1e-8, 1e6, 1.0 / 3.0, -2.5e300}) {

@@ -210,9 +210,23 @@ TEST(ReadOptions, IntegersThatAreNone) {
   EXPECT_EQ(hint("2.0"), "write 2");
   EXPECT_EQ(hint("1.5"), kGeneralHint);
   EXPECT_EQ(hint("1.55e1"), kGeneralHint);
-  EXPECT_EQ(hint("0x10"), kGeneralHint);
+  EXPECT_EQ(hint("0x1g"), kGeneralHint);
   EXPECT_EQ(hint("99999999999999999999"), kGeneralHint);
   EXPECT_EQ(hint(".nan"), kGeneralHint);
+}
+
+TEST(ReadOptions, AnIntegerThatYamlsVersionsReadDifferently) {
+  EXPECT_EQ(error_of("steps: 010\n"),
+            "'steps' in strategy can be read as two numbers\n"
+            "  where: a.yaml:1:8\n"
+            "  got: 010\n"
+            "  expected: integer, 1 to 1000000 (measured steps)\n"
+            "  hint: YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: leave the "
+            "zero out");
+  EXPECT_THAT(error_of("bucket_mb: -007\n"), HasSubstr("can be read as two numbers"));
+  EXPECT_THAT(error_of("steps: '010'\n"), HasSubstr("remove the quotes"));
+  EXPECT_EQ(error_of("steps: 0x10\n"), "no error");
+  EXPECT_EQ(error_of("steps: +5\n"), "no error");
 }
 
 TEST(ReadOptions, OutOfRange) {
