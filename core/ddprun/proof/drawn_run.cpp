@@ -1,11 +1,19 @@
-// Where a drawn run begins.
+// Which seed a run draws from, and where a drawn run of elements begins.
 #include "ddprun/proof/drawn_run.h"
 
 #include <algorithm>
+#include <random>
+#include <string>
 
 #include "ddprun/base/counter_hash.h"
 
 namespace ddprun {
+
+std::uint64_t agreed_seed(std::optional<std::int64_t> given, ProcessGroup& group) {
+  std::random_device device;
+  const std::string own = std::to_string(given.value_or(device()));
+  return std::stoull(group.all_gather_object(own).front());
+}
 
 Range drawn_run(Range part, std::uint64_t draw) {
   const std::int64_t size =

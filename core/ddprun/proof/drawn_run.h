@@ -2,11 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/optim/parameter_layout.h"
 
 namespace ddprun {
+
+/// What a run's checks draw from: `given`, or a number of the system's, so that plugins cannot
+/// foresee it. Rank 0's, on all ranks, which all call it.
+std::uint64_t agreed_seed(std::optional<std::int64_t> given, ProcessGroup& group);
 
 /// A run of `part`: a 32nd of it, so that the check does not show in the memory of a step, but at
 /// least 16 and at most 2,048 elements. Equal draws give equal runs.

@@ -40,11 +40,14 @@ constexpr auto choice_names(WrongLinear) {
                     "loses_tail", "loses_columns",    "reuses_scratch"};
 }
 
+enum class Rounded { nothing, trained, frozen };
+constexpr auto choice_names(Rounded) { return std::array{"nothing", "trained", "frozen"}; }
+
 class PlantedPrecision final : public Precision {
  public:
   void declare_options(Options& options) override {
     options.option("scales", &scaler_.up, "factor of the loss; 0: none");
-    options.option("rounds_parameters", &rounds_parameters_, "to bfloat16 and back, at the start");
+    options.option("rounds", &rounds_, "which parameters, to bfloat16 and back, at the start");
     options.option("linear", &linear_, "what is wrong with linear layers");
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
@@ -57,8 +60,9 @@ class PlantedPrecision final : public Precision {
   }
 
   void convert(const std::vector<NamedTensor>& parameters) override {
-    if (!rounds_parameters_) return;
     for (const NamedTensor& each : parameters) {
+      const Rounded role = each.tensor.requires_grad() ? Rounded::trained : Rounded::frozen;
+      if (rounds_ != role) continue;
       const at::Tensor values = each.tensor.data();
       values.copy_(values.to(at::kBFloat16));
     }
@@ -109,7 +113,7 @@ class PlantedPrecision final : public Precision {
   }
 
   PlantedScaler scaler_;
-  bool rounds_parameters_ = false;
+  Rounded rounds_ = Rounded::nothing;
   WrongLinear linear_ = WrongLinear::none;
   int calls_ = 0;  ///< with gradients
   ReduceDtype declares_ = ReduceDtype::float32;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <set>
 
 #include "ddprun/base/counter_hash.h"
@@ -114,11 +113,7 @@ class RunProof::Timed {
 
 bool RunProof::begin() {
   const Timed timed(*this);
-  const TrainConfig& train = training(experiment_).train;
-  // Rank 0's. A device of the system's, so that plugins cannot foresee it.
-  std::random_device device;
-  const std::string own = std::to_string(train.proof_seed.value_or(device()));
-  seed_ = std::stoull(group_.all_gather_object(own).front());
+  seed_ = trainer_.initial_values()->seed();
   drawn_ = drawn_steps(seed_, steps_);
   spdlog::debug("checks are drawn from train.proof_seed {}", seed_);
   const bool resumed = steps_.first > 0;  // then the file says what it begins with

@@ -34,8 +34,8 @@ class RunProof {
 
   /// Before begin(): what the reading of a checkpoint found.
   void enter_resumed(Check check) { enter(std::move(check), first_); }
-  /// Before the first step. Draws the moments, unless train.proof_seed gives them. Returns false if
-  /// a check failed: what would be timed is not what was asked for.
+  /// Before the first step. Draws the moments. Returns false if a check failed: what would be timed
+  /// is not what was asked for.
   bool begin();
   /// Before step `index`. If the result is not empty, step() calls it when backward has
   /// synchronized.

@@ -24,6 +24,7 @@
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/called.h"
+#include "ddprun/proof/drawn_run.h"
 
 namespace ddprun {
 
@@ -84,7 +85,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       inputs_(micro_batches_) {
   if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
   if (group.rank() == 0) write_weights(beginning);
-  if (data_) initial_.emplace(model_.parameters());
+  if (data_) initial_.emplace(model_.parameters(), agreed_seed(config_.train.proof_seed, group));
   data_parallel_ = std::make_unique<DataParallel>(
       model_.parameters(), group, *plugins_.strategy, *plugins_.precision, config_.optimizer,
       describe_run(experiment, *plugins_.precision), config_.train.measure);
