@@ -153,6 +153,19 @@ TEST(PlantedFaultsPage, HasTheFaultsThatAreTestedAndNoOthers) {
 INSTANTIATE_TEST_SUITE_P(Faults, PlantedFault, testing::ValuesIn(planted_faults()),
                          [](const auto& info) { return info.param.name; });
 
+using PlanThatThrows = PlantedFault;
+
+TEST_P(PlanThatThrows, IsNamedByEachCommandBeforeAnythingRuns) {
+  for (const char* command : {"validate", "run", "verify"}) {
+    const CommandResult refused = ddprun(command, GetParam().set);
+    EXPECT_EQ(refused.status, 2) << command;
+    EXPECT_THAT(refused.err, HasSubstr("a plugin failed: strategy planted, plan()")) << command;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, PlanThatThrows,
+                         testing::Values(Planted{"", {fault("throw_in_plan"), kOverlap}}));
+
 using RightStrategy = PlantedFault;
 
 TEST_P(RightStrategy, IsProvedAndVerified) {

@@ -23,6 +23,7 @@
 #include "ddprun/memory/memory_category.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/parallel/loss_check.h"
+#include "ddprun/plugin/ask_plugin.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
@@ -327,8 +328,7 @@ GradientScale DataParallel::agreed_scale() {
 }
 
 std::vector<Range> DataParallel::owned_by(int rank) const {
-  auto owned =
-      called(strategy_, "plan()", [&] { return strategy_.plan(buffers_, rank); }).holding.owned;
+  auto owned = ask_plan(strategy_, buffers_, rank).holding.owned;
   return owned.empty() ? std::vector{buffers_.all()} : owned;
 }
 

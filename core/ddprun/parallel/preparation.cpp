@@ -65,7 +65,7 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
   Plan plan;
   Owned owned;
   for (int each = 0; each < layout.ranks(); ++each) {
-    Plan of_each = called(strategy, "plan()", [&] { return strategy.plan(layout, each); });
+    Plan of_each = ask_plan(strategy, layout, each);
     owned.push_back(of_each.holding.owned);
     if (each == rank) plan = std::move(of_each);
   }

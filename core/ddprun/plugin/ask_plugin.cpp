@@ -32,6 +32,10 @@ RunDescription described_with(RunDescription run, Precision& precision) {
   return run;
 }
 
+Plan ask_plan(const Strategy& strategy, const ParameterLayout& layout, int rank) {
+  return called(strategy, "plan()", [&] { return strategy.plan(layout, rank); });
+}
+
 void ask_plugin(const Plugin& plugin, const RunDescription& run, const std::string& where) {
   const auto refusal = called(plugin, "unsupported()", [&] { return plugin.unsupported(run); });
   if (!refusal) return;

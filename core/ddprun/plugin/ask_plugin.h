@@ -6,6 +6,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
 
@@ -18,6 +19,9 @@ class PluginRefusal : public ConfigError {
 
 /// `run` with what the precision decides of it. The others are asked after it.
 RunDescription described_with(RunDescription run, Precision& precision);
+
+/// strategy.plan(). What it throws names it.
+Plan ask_plan(const Strategy& strategy, const ParameterLayout& layout, int rank);
 
 /// Throws PluginRefusal, in the plugin's words, if it cannot take part in that run. `where`: where
 /// it was chosen.

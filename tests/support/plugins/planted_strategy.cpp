@@ -72,6 +72,7 @@ enum class Fault {
   throw_text,
   throw_before_forward,
   throw_number,
+  throw_in_plan,
 };
 constexpr auto choice_names(Fault) {
   return std::array{"nothing",
@@ -127,7 +128,8 @@ constexpr auto choice_names(Fault) {
                     "ready_before_reduced",
                     "throw_text",
                     "throw_before_forward",
-                    "throw_number"};
+                    "throw_number",
+                    "throw_in_plan"};
 }
 
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
@@ -143,6 +145,7 @@ class Planted final : public Strategy, public UnitListener {
 
   Plan plan(const ParameterLayout& layout, int own_rank) const override {
     Plan plan{.reports_ranges = true};
+    if (fault_ == Fault::throw_in_plan) throw std::runtime_error("the words of the plugin");
     if (owns_slices()) plan.holding.owned = {slice(layout, own_rank)};
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));

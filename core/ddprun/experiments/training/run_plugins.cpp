@@ -29,9 +29,9 @@ Plan plan_of(const Experiment& experiment, const RunPlugins& plugins) {
     parameters.push_back(
         {.name = each.name, .tensor = at::empty(each.sizes, at::TensorOptions(at::kMeta))});
   }
-  const ParameterLayout layout(parameters, plugins.precision->dtypes().buffers, model.kernels,
-                               static_cast<int>(experiment.world.size));
-  return plugins.strategy->plan(layout, 0);
+  const RunDescription run = describe_run(experiment, *plugins.precision);
+  const ParameterLayout layout(parameters, run.dtypes, run.kernels, run.world_size);
+  return ask_plan(*plugins.strategy, layout, 0);
 }
 
 namespace {
