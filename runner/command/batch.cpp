@@ -173,7 +173,10 @@ class Batch {
 
   std::vector<Resumption::Planned> planned(std::span<const BatchRow> rows) const {
     std::vector<Resumption::Planned> out;
-    for (const BatchRow& each : rows) out.push_back({&each.row, each.file, place(each)});
+    for (const BatchRow& each : rows) {
+      const bool can_run = each.planned != nullptr && each.planned->not_here.empty();
+      out.push_back({&each.row, each.file, place(each), can_run});
+    }
     return out;
   }
 
@@ -198,7 +201,6 @@ class Batch {
         each.row = unrun_row(*each.file, {each.planned, each.row.repetition, each.row.round},
                              executor_.launcher());
         each.row.predicted = predicted;
-        if (each.row.status == RowStatus::not_here) continue;
         run_row(file, each);
         any = any || interrupted_ == 0;
       }

@@ -11,16 +11,20 @@ namespace ddprun {
 
 namespace {
 
-/// Sets `unlike` to the conditions in which the newest differs, if none fits.
+/// The newest that was measured under the planned conditions. If there is none, the newest, and
+/// `unlike` is what it differs in.
 std::optional<EarlierRow> newest_of(const Row& planned, const std::vector<EarlierRow>& known,
                                     std::vector<Difference>& unlike) {
+  std::optional<EarlierRow> newest;
   for (const EarlierRow& earlier : known) {
     if (!says_the_same(planned, earlier)) continue;
     auto differing = differences(earlier.row.conditions, planned.conditions);
-    if (differing.empty()) return earlier;
-    if (unlike.empty()) unlike = std::move(differing);
+    if (newest && !differing.empty()) continue;
+    newest = earlier;
+    unlike = std::move(differing);
+    if (unlike.empty()) break;
   }
-  return {};
+  return newest;
 }
 
 /// The first difference to a row of `rows` whose conditions count.
@@ -51,7 +55,7 @@ std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planne
   std::vector<bool> taken(rows.size());
   std::map<const PlannedFile*, std::map<RunKey, std::vector<EarlierRow>>> found;  // a file each
   for (std::size_t i = 0; executor_.reports() && i < rows.size(); ++i) {
-    const auto& [row, file, place] = rows[i];
+    const auto& [row, file, place, can_run] = rows[i];
     if (!file->error.empty()) continue;
     const auto [known, is_new] = found.try_emplace(file);
     if (is_new) {
@@ -59,8 +63,11 @@ std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planne
     }
     std::vector<Difference> unlike;
     out[i] = newest_of(*row, known->second[{row->fingerprint, row->repetition}], unlike);
-    taken[i] = out[i].has_value();
-    if (!taken[i] && !unlike.empty()) say_(place + ": runs again: " + then_and_now(unlike));
+    taken[i] = out[i] && (unlike.empty() || !can_run);
+    if (!taken[i]) out[i].reset();
+    if (unlike.empty()) continue;
+    say_(place + (can_run ? ": runs again: " : ": cannot run again, and stays: ") +
+         then_and_now(unlike));
   }
   taken = of_rank_0(taken);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -71,9 +78,9 @@ std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planne
 
 std::vector<bool> Resumption::outdated(const std::vector<Planned>& rows) {
   std::vector<bool> out;
-  for (const auto& [row, file, place] : rows) {
-    const std::vector<Difference> unlike =
-        row->taken_from.empty() ? std::vector<Difference>() : outdated_by(*row, rows);
+  for (const auto& [row, file, place, can_run] : rows) {
+    const bool may_run = can_run && !row->taken_from.empty();
+    const auto unlike = may_run ? outdated_by(*row, rows) : std::vector<Difference>();
     if (!unlike.empty()) say_(place + ": runs again: " + then_and_now(unlike));
     out.push_back(!unlike.empty());
   }

@@ -20,15 +20,17 @@ class Resumption {
   struct Planned {
     const Row* row;
     const PlannedFile* file;
-    std::string place;  ///< what a message calls it
+    std::string place;    ///< what a message calls it
+    bool can_run = true;  ///< on this machine, and is not done with all of its steps
   };
 
   /// `say` shows a message. `executor` outlives this object.
   Resumption(const Executor& executor, std::function<void(const std::string&)> say)
       : executor_(executor), say_(std::move(say)) {}
 
-  /// For each row, the newest earlier one of the same experiment and conditions; says which
-  /// conditions differ where there are others alone. On ranks other than 0 the rows are empty.
+  /// For each row, the newest earlier one of the same experiment and conditions. Where there are
+  /// others alone, it says which conditions differ: the row runs again or, if it cannot run, the
+  /// newest of these stands. On ranks other than 0 the rows are empty.
   std::vector<std::optional<EarlierRow>> read(const std::vector<Planned>& rows);
 
   /// For each row, whether it was taken over, and measured under conditions that rows found to be

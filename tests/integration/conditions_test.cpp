@@ -66,6 +66,20 @@ TEST(Conditions, AnotherLibraryOfAPluginRunsAgain) {
       AllOf(HasSubstr("runs again: plugin strategy flat: version "), HasSubstr("starting")));
 }
 
+TEST(Conditions, ARunThatIsDoneStaysUnderOtherConditions) {
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  const std::vector<std::string> words = {"one.yaml", "--resume",
+                                          "--set",    "train.resume_from=latest",
+                                          "--set",    "train.checkpoint={every: 2, path: saved}"};
+  must_run(folder, words);
+  const CommandResult again = run_by_shell(folder, "MALLOC_ARENA_MAX=1 exec \"$0\" \"$@\"", words);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(HasSubstr("one: cannot run again, and stays: MALLOC_ARENA_MAX: none "
+                                         "then, 1 now"),
+                               HasSubstr("one: taken over from "), Not(HasSubstr("starting"))));
+  EXPECT_THAT(again.out, HasSubstr("proved in 1 of 1 rows"));
+}
+
 TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
   TemporaryFolder folder;
   begin_sweep(folder, "true", "report: {repeats: 3}\n");
