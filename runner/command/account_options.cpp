@@ -33,10 +33,10 @@ const Units& time_units() {
   return units;
 }
 
-std::string names_of(const Units& units) {
+std::string one_of(const Units& units) {
   std::vector<std::string> names;
   for (const auto& [name, factor] : units) names.push_back(name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("a number and one of {}", fmt::join(names, ", "));
 }
 
 /// "80GB" in bytes; empty: it is not a positive number with one of these units.
@@ -78,13 +78,12 @@ std::vector<std::int64_t> read_ranks(const std::string& text) {
   return out;
 }
 
-double read_memory(const std::string& text) {
-  if (const auto bytes = with_unit(text, byte_units())) return *bytes;
-  throw ConfigError({.what = "--memory needs a size with its unit",
-                     .where = "the command line",
-                     .got = text,
-                     .expected = "a number and one of " + names_of(byte_units()),
-                     .hint = "GB is 1e9 bytes, GiB 2^30: --memory 80GB"});
+/// A positive number with one of these units. `what` and `hint`: of the error.
+double read_one(const std::string& text, const Units& units, const char* what,
+                const std::string& expected, const char* hint) {
+  if (const auto number = with_unit(text, units)) return *number;
+  throw ConfigError(
+      {.what = what, .where = "the command line", .got = text, .expected = expected, .hint = hint});
 }
 
 Link read_link(const char* option, const std::string& text) {
@@ -98,27 +97,8 @@ Link read_link(const char* option, const std::string& text) {
       {.what = fmt::format("{} needs a bandwidth and a latency, each with its unit", option),
        .where = "the command line",
        .got = text,
-       .expected = fmt::format("a number and one of {}; then one and one of {}",
-                               names_of(rate_units()), names_of(time_units())),
+       .expected = one_of(rate_units()) + "; then " + one_of(time_units()),
        .hint = fmt::format("separate them by a comma: {} 200GB/s,5us", option)});
-}
-
-double read_tflops(const std::string& text) {
-  if (const auto rate = with_unit(text, {{"", 1e12}})) return *rate;
-  throw ConfigError({.what = "--tflops needs a positive number",
-                     .where = "the command line",
-                     .got = text,
-                     .expected = "1e12 operations a second, of a rank's matrix products",
-                     .hint = "--tflops 400, which is about what an H100 reaches in bfloat16"});
-}
-
-double read_memory_rate(const std::string& text) {
-  if (const auto rate = with_unit(text, rate_units())) return *rate;
-  throw ConfigError({.what = "--memory-rate needs a bandwidth with its unit",
-                     .where = "the command line",
-                     .got = text,
-                     .expected = "a number and one of " + names_of(rate_units()),
-                     .hint = "read and written, of a rank's memory: --memory-rate 3TB/s"});
 }
 
 /// Options that mean nothing without another one.
@@ -163,15 +143,28 @@ void read_hosts(const std::string& text, AccountOptions& options) {
 AccountOptions read_account_options(const AccountWords& words) {
   AccountOptions options;
   if (!words.ranks.empty()) options.ranks = read_ranks(words.ranks);
-  if (!words.memory.empty()) options.memory_bytes = read_memory(words.memory);
+  if (!words.memory.empty()) {
+    options.memory_bytes =
+        read_one(words.memory, byte_units(), "--memory needs a size with its unit",
+                 one_of(byte_units()), "GB is 1e9 bytes, GiB 2^30: --memory 80GB");
+  }
   check_needs(words);
   if (!words.link.empty()) {
     const Link within = read_link("--link", words.link);
     options.links = {within,
                      words.host_link.empty() ? within : read_link("--host-link", words.host_link)};
   }
-  if (!words.tflops.empty()) options.operations_per_s = read_tflops(words.tflops);
-  if (!words.memory_rate.empty()) options.bytes_per_s = read_memory_rate(words.memory_rate);
+  if (!words.tflops.empty()) {
+    options.operations_per_s =
+        read_one(words.tflops, {{"", 1e12}}, "--tflops needs a positive number",
+                 "1e12 operations a second, of a rank's matrix products",
+                 "--tflops 400, which is about what an H100 reaches in bfloat16");
+  }
+  if (!words.memory_rate.empty()) {
+    options.bytes_per_s =
+        read_one(words.memory_rate, rate_units(), "--memory-rate needs a bandwidth with its unit",
+                 one_of(rate_units()), "read and written, of a rank's memory: --memory-rate 3TB/s");
+  }
   if (!words.hosts.empty()) read_hosts(words.hosts, options);
   return options;
 }

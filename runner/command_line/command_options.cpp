@@ -18,35 +18,34 @@ namespace ddprun {
 
 namespace {
 
+/// An option or an argument. `type`: what its help calls a value.
+template <class T>
+CLI::Option* add(CLI::App& command, const std::string& name, T& value, const std::string& type,
+                 const std::string& help) {
+  return command.add_option(name, value, help)->type_name(type);
+}
+
 void add_common_options(CLI::App& command, Request& request) {
   // Repeatable options take one value each time: `--set a=1 file.yaml` must leave the file alone.
-  command
-      .add_option("--plugin-path", request.plugin_paths,
-                  "Look for plugins in DIR first (repeatable)")
-      ->type_name(kFolderValue)
+  add(command, "--plugin-path", request.plugin_paths, kFolderValue,
+      "Look for plugins in DIR first (repeatable)")
       ->allow_extra_args(false);
   // Counted after parsing: versions of CLI11 differ in what a repeated flag on a number gives.
   command.add_flag("-v,--verbose")->description("Say more; -vv: everything");
 }
 
 void add_files(CLI::App& command, Request& request) {
-  command
-      .add_option("files", request.paths,
-                  "Experiments: YAML files, or folders of them with their subfolders")
-      ->type_name(kFileValue)
+  add(command, "files", request.paths, kFileValue,
+      "Experiments: YAML files, or folders of them with their subfolders")
       ->required();
 }
 
 void add_experiment_options(CLI::App& command, Request& request) {
-  command
-      .add_option("--set", request.overrides,
-                  "Replace a value of the YAML, as in train.steps=20 (repeatable)")
-      ->type_name(kOverrideValue)
+  add(command, "--set", request.overrides, kOverrideValue,
+      "Replace a value of the YAML, as in train.steps=20 (repeatable)")
       ->allow_extra_args(false);
-  command
-      .add_option("--output", request.output,
-                  "Write results under DIR instead of the YAML's output.dir")
-      ->type_name(kFolderValue);
+  add(command, "--output", request.output, kFolderValue,
+      "Write results under DIR instead of the YAML's output.dir");
   add_common_options(command, request);
 }
 
@@ -64,10 +63,8 @@ void add_choice(CLI::App& command, const std::string& name, E& choice, const std
 }
 
 void add_columns(CLI::App& command, Request& request) {
-  command
-      .add_option("--columns", request.columns,
-                  "Width of the table; 0: no limit (default: the terminal's, 100 in a pipe)")
-      ->type_name("N")
+  add(command, "--columns", request.columns, "N",
+      "Width of the table; 0: no limit (default: the terminal's, 100 in a pipe)")
       ->check(CLI::Range(0, 100000).description(""));
 }
 
@@ -78,45 +75,36 @@ void add_format_options(CLI::App& command, Request& request, std::optional<Repor
 }
 
 void add_results(CLI::App& command, Request& request) {
-  command
-      .add_option("results", request.paths,
-                  "Result folders, their result.json, or folders of results, of which the latest "
-                  "is taken")
-      ->type_name(kFolderValue)
+  add(command, "results", request.paths, kFolderValue,
+      "Result folders, their result.json, or folders of results, of which the latest "
+      "is taken")
       ->required();
   add_common_options(command, request);
 }
 
 void add_report(CLI::App& command, Request& request) {
-  command.add_option("-o,--out", request.output, "The file to write (default: report.html)")
-      ->type_name("FILE");
+  add(command, "-o,--out", request.output, "FILE", "The file to write (default: report.html)");
   add_results(command, request);
 }
 
 void add_run_options(CLI::App& command, Request& request) {
   add_experiment_options(command, request);
   command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
-  command
-      .add_option("--max-restarts", request.max_restarts,
-                  "Start a row's ranks again so often if they fail, from its last checkpoint")
-      ->type_name("N")
+  add(command, "--max-restarts", request.max_restarts, "N",
+      "Start a row's ranks again so often if they fail, from its last checkpoint")
       ->check(CLI::Range(0, 1000000).description(""));
   command.add_flag("--quiet", request.quiet, "Only the table, and errors");
   add_format_options(command, request);
 }
 
 void add_tuning(CLI::App& command, Request& request) {
-  command.add_option("file", request.paths, "An experiment that trains: a YAML file")
-      ->type_name(kFileValue)
+  add(command, "file", request.paths, kFileValue, "An experiment that trains: a YAML file")
       ->expected(1)
       ->required();
-  command
-      .add_option("--over", request.over,
-                  "Keys whose values are tried, as in strategy,train.accumulate=1|2 (default: the "
-                  "strategy and its buckets)")
-      ->type_name("KEY,...");
-  command.add_option("--minutes", request.minutes, "After which no run begins")
-      ->type_name("N")
+  add(command, "--over", request.over, "KEY,...",
+      "Keys whose values are tried, as in strategy,train.accumulate=1|2 (default: the "
+      "strategy and its buckets)");
+  add(command, "--minutes", request.minutes, "N", "After which no run begins")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 1e5).description(""));
   command.add_flag("--quiet", request.quiet, "Without progress");
@@ -125,95 +113,61 @@ void add_tuning(CLI::App& command, Request& request) {
 }
 
 void add_account_options(CLI::App& command, Request& request) {
-  command.add_option("--ranks", request.account.ranks, "For so many ranks each, as in 1,2,8")
-      ->type_name("N,...");
-  command
-      .add_option("--memory", request.account.memory,
-                  "What a rank has, as in 80GB: says whether it fits")
-      ->type_name("SIZE");
-  command
-      .add_option("--link", request.account.link,
-                  "Bandwidth and latency between ranks, as in 200GB/s,5us: how long a step takes")
-      ->type_name("RATE,TIME");
-  command
-      .add_option("--host-link", request.account.host_link, "The same between hosts (with --hosts)")
-      ->type_name("RATE,TIME");
-  command
-      .add_option("--tflops", request.account.tflops,
-                  "Of a rank's matrix products (with --link); else what this machine gives")
-      ->type_name("X");
-  command
-      .add_option("--memory-rate", request.account.memory_rate,
-                  "Of a rank's memory (with --tflops), as in 3TB/s; else all is in --tflops")
-      ->type_name("RATE");
-  command.add_option("--hosts", request.account.hosts, "Hosts x ranks of each, as in 8x8")
-      ->type_name("NxN");
+  add(command, "--ranks", request.account.ranks, "N,...", "For so many ranks each, as in 1,2,8");
+  add(command, "--memory", request.account.memory, "SIZE",
+      "What a rank has, as in 80GB: says whether it fits");
+  add(command, "--link", request.account.link, "RATE,TIME",
+      "Bandwidth and latency between ranks, as in 200GB/s,5us: how long a step takes");
+  add(command, "--host-link", request.account.host_link, "RATE,TIME",
+      "The same between hosts (with --hosts)");
+  add(command, "--tflops", request.account.tflops, "X",
+      "Of a rank's matrix products (with --link); else what this machine gives");
+  add(command, "--memory-rate", request.account.memory_rate, "RATE",
+      "Of a rank's memory (with --tflops), as in 3TB/s; else all is in --tflops");
+  add(command, "--hosts", request.account.hosts, "NxN", "Hosts x ranks of each, as in 8x8");
   add_experiment_options(command, request);
   add_format_options(command, request);
 }
 
 void add_checkpoint(CLI::App& command, Request& request) {
-  command
-      .add_option("path", request.paths,
-                  "A checkpoint, or a folder of them, of which the latest is taken")
-      ->type_name(kFolderValue)
+  add(command, "path", request.paths, kFolderValue,
+      "A checkpoint, or a folder of them, of which the latest is taken")
       ->expected(1)
       ->required();
   add_common_options(command, request);
 }
 
 void add_texts(CLI::App& command, Request& request) {
-  command
-      .add_option("--pattern", request.pattern,
-                  "How text is split: gpt2, cl100k, o200k or a regular expression; a "
-                  "tokenizer.json has its own")
-      ->type_name("NAME");
-  command.add_option("--out", request.output, "The file to write")
-      ->type_name(kFileValue)
-      ->required();
-  command.add_option("texts", request.paths, "Texts, one after another")
-      ->type_name(kFileValue)
-      ->required();
+  add(command, "--pattern", request.pattern, "NAME",
+      "How text is split: gpt2, cl100k, o200k or a regular expression; a "
+      "tokenizer.json has its own");
+  add(command, "--out", request.output, kFileValue, "The file to write")->required();
+  add(command, "texts", request.paths, kFileValue, "Texts, one after another")->required();
   add_common_options(command, request);
 }
 
 void add_sampling(CLI::App& command, Request& request) {
   Sampling& sampling = request.sampling;
-  command.add_option("--prompt", request.prompt, "What the model goes on with")
-      ->type_name("TEXT")
-      ->required();
-  command.add_option("--tokens", sampling.tokens, "How many tokens it writes")
-      ->type_name("N")
+  add(command, "--prompt", request.prompt, "TEXT", "What the model goes on with")->required();
+  add(command, "--tokens", sampling.tokens, "N", "How many tokens it writes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000).description(""));
-  command
-      .add_option("--temperature", sampling.temperature,
-                  "Logits are divided by it before a token is drawn; 0: the likeliest token")
-      ->type_name("X")
+  add(command, "--temperature", sampling.temperature, "X",
+      "Logits are divided by it before a token is drawn; 0: the likeliest token")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6).description(""));
-  command
-      .add_option("--top-p", sampling.top_p,
-                  "Draw among the fewest tokens that have this probability together")
-      ->type_name("X")
+  add(command, "--top-p", sampling.top_p, "X",
+      "Draw among the fewest tokens that have this probability together")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1.0).description(""));
-  command.add_option("--seed", sampling.seed, "Of the draws")
-      ->type_name("N")
-      ->capture_default_str();
+  add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str();
 }
 
 void add_new_plugin(CLI::App& command, Request& request) {
-  command.add_option("kind", request.kind, "What it is")
-      ->type_name("strategy|precision|attention")
-      ->required();
-  command.add_option("name", request.name, "Its name in YAML, as in my_strategy")
-      ->type_name("NEW_NAME")
-      ->required();
-  command
-      .add_option("-o,--output", request.output,
-                  "The folder to write, a new or an empty one (default: ./NEW_NAME)")
-      ->type_name(kFolderValue);
+  add(command, "kind", request.kind, "strategy|precision|attention", "What it is")->required();
+  add(command, "name", request.name, "NEW_NAME", "Its name in YAML, as in my_strategy")->required();
+  add(command, "-o,--output", request.output, kFolderValue,
+      "The folder to write, a new or an empty one (default: ./NEW_NAME)");
   add_common_options(command, request);
 }
 
@@ -252,18 +206,15 @@ void declare_commands(CLI::App& app, Request& request) {
   CLI::App* data = app.add_subcommand(
       "data", "Say which tokens of which file each rank reads in a step, without running it");
   add_files(*data, request);
-  data->add_option("--step", request.step, "Which step, counted from 0 (default: 0)")
-      ->type_name("N");
+  add(*data, "--step", request.step, "N", "Which step, counted from 0 (default: 0)");
   add_experiment_options(*data, request);
 
   CLI::App* compare = app.add_subcommand(
       "compare", "Compare results of different times or machines with the first one");
   add_results(*compare, request);
   add_format_options(*compare, request, /*but=*/ReportFormat::csv);
-  compare
-      ->add_option("--threshold", request.threshold,
-                   "The status is 3 if a row is slower by more than that, as in 3%, beyond noise")
-      ->type_name("SHARE");
+  add(*compare, "--threshold", request.threshold, "SHARE",
+      "The status is 3 if a row is slower by more than that, as in 3%, beyond noise");
 
   CLI::App* explain = app.add_subcommand("explain", "Print what a result that is there says");
   add_results(*explain, request);
@@ -280,9 +231,7 @@ void declare_commands(CLI::App& app, Request& request) {
   CLI::App* describe = app.add_subcommand(
       "describe",
       "Options of a plugin, or keys of a section (model, data, world, optimizer, train)");
-  describe->add_option("name", request.name, "Plugin or section")
-      ->type_name(kNameValue)
-      ->required();
+  add(*describe, "name", request.name, kNameValue, "Plugin or section")->required();
   describe->add_flag("--python", request.python,
                      "How a program in Python uses it, as a program that does");
   add_common_options(*describe, request);
@@ -292,8 +241,7 @@ void declare_commands(CLI::App& app, Request& request) {
       request);
   CLI::App* schema = app.add_subcommand(
       "schema", "Print the JSON Schema by which editors check and complete experiments");
-  schema->add_option("--out", request.output, "The file to write (default: stdout)")
-      ->type_name(kFileValue);
+  add(*schema, "--out", request.output, kFileValue, "The file to write (default: stdout)");
   add_common_options(*schema, request);
 
   CLI::App* verify = app.add_subcommand(
@@ -313,14 +261,12 @@ void declare_commands(CLI::App& app, Request& request) {
       "diff", "Name the step, phase and tensor in which experiments part from the first one");
   add_files(*diff, request);
   add_experiment_options(*diff, request);
-  diff->add_option("--steps", request.steps,
-                   "Compare so many, instead of train.warmup_steps + train.steps")
-      ->type_name("N")
+  add(*diff, "--steps", request.steps, "N",
+      "Compare so many, instead of train.warmup_steps + train.steps")
       ->check(CLI::Range(1, 1000000).description(""));
-  diff->add_option("--ulp", request.ulp,
-                   "What passes as rounding in forward and backward, in ulp of a tensor's largest "
-                   "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
-      ->type_name("N")
+  add(*diff, "--ulp", request.ulp, "N",
+      "What passes as rounding in forward and backward, in ulp of a tensor's largest "
+      "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
       ->check(CLI::NonNegativeNumber.description(""));
 
   CLI::App* tune = app.add_subcommand(
@@ -332,11 +278,9 @@ void declare_commands(CLI::App& app, Request& request) {
                                             "whole, what two differ in; or export weights");
   add_choice(*checkpoint, "action", request.checkpoint_action, "What to do");
   checkpoint->get_option("action")->required();
-  checkpoint
-      ->add_option("paths", request.paths,
-                   "Checkpoints, or folders of them, of which the latest is taken; for export a "
-                   "new folder too")
-      ->type_name(kFolderValue)
+  add(*checkpoint, "paths", request.paths, kFolderValue,
+      "Checkpoints, or folders of them, of which the latest is taken; for export a "
+      "new folder too")
       ->required();
   add_columns(*checkpoint, request);
   add_common_options(*checkpoint, request);
@@ -348,15 +292,11 @@ void declare_commands(CLI::App& app, Request& request) {
 
   CLI::App* tokenize = app.add_subcommand(
       "tokenize", "Write texts as a file of tokens, by a tokenizer's vocabulary");
-  tokenize
-      ->add_option("--vocab", request.vocabulary,
-                   "Hugging Face's tokenizer.json, or tiktoken's ranks")
-      ->type_name(kFileValue)
+  add(*tokenize, "--vocab", request.vocabulary, kFileValue,
+      "Hugging Face's tokenizer.json, or tiktoken's ranks")
       ->required();
-  tokenize
-      ->add_option("--end", request.end_token,
-                   "A special token behind each input, as in '<|endoftext|>'")
-      ->type_name("TEXT");
+  add(*tokenize, "--end", request.end_token, "TEXT",
+      "A special token behind each input, as in '<|endoftext|>'");
   add_texts(*tokenize, request);
 
   CLI::App* tokenizer = app.add_subcommand("tokenizer", "Learn a vocabulary from texts");
@@ -366,14 +306,11 @@ void declare_commands(CLI::App& app, Request& request) {
       ->type_name("train")
       ->check(CLI::IsMember({"train"}).description(""))
       ->required();
-  tokenizer->add_option("--size", request.vocabulary_size, "How many tokens it has in all")
-      ->type_name("N")
+  add(*tokenizer, "--size", request.vocabulary_size, "N", "How many tokens it has in all")
       ->check(CLI::Range(1, 1 << 24).description(""))
       ->required();
-  tokenizer
-      ->add_option("--special", request.special,
-                   "A text that is a token of its own and never joined (repeatable)")
-      ->type_name("TEXT")
+  add(*tokenizer, "--special", request.special, "TEXT",
+      "A text that is a token of its own and never joined (repeatable)")
       ->allow_extra_args(false);
   add_texts(*tokenizer, request);
 

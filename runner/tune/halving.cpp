@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace ddprun {
 
@@ -14,18 +13,6 @@ double mean_ms(const Contender& of, const std::vector<std::int64_t>& turns) {
   double sum = 0;
   for (const std::int64_t turn : turns) sum += std::log(of.ms.at(turn));
   return std::exp(sum / static_cast<double>(turns.size()));
-}
-
-/// The turns that each of them had.
-std::vector<std::int64_t> common_turns(const std::vector<const Contender*>& of) {
-  std::vector<std::int64_t> turns;
-  if (of.empty()) return turns;
-  for (const auto& [turn, ms] : of.front()->ms) {
-    const bool all = std::ranges::all_of(
-        of, [turn = turn](const Contender* each) { return each->ms.contains(turn); });
-    if (all) turns.push_back(turn);
-  }
-  return turns;
 }
 
 bool told_apart(const std::optional<Comparison>& comparison) {
@@ -53,28 +40,31 @@ std::vector<std::size_t> Halving::left() const {
   return out;
 }
 
+std::vector<std::int64_t> Halving::turns_of(const std::vector<std::size_t>& candidates) const {
+  std::vector<std::int64_t> turns;
+  if (candidates.empty()) return turns;
+  for (const auto& [turn, ms] : contenders_[candidates.front()].ms) {
+    const auto had = [this, turn = turn](std::size_t each) {
+      return contenders_[each].ms.contains(turn);
+    };
+    if (std::ranges::all_of(candidates, had)) turns.push_back(turn);
+  }
+  return turns;
+}
+
 std::optional<std::size_t> Halving::best() const {
   const std::vector<std::size_t> candidates = left();
-  std::vector<const Contender*> of;
-  for (const std::size_t each : candidates) of.push_back(&contenders_[each]);
-  const std::vector<std::int64_t> turns = common_turns(of);
+  const std::vector<std::int64_t> turns = turns_of(candidates);
   if (turns.empty()) return {};
-  std::optional<std::size_t> out;
-  double least = std::numeric_limits<double>::infinity();
-  for (const std::size_t each : candidates) {
-    const double ms = mean_ms(contenders_[each], turns);
-    if (ms >= least) continue;
-    least = ms;
-    out = each;
-  }
-  return out;
+  return *std::ranges::min_element(
+      candidates, {}, [&](std::size_t each) { return mean_ms(contenders_[each], turns); });
 }
 
 std::optional<Comparison> Halving::against(std::size_t candidate, std::size_t base,
                                            int chosen_from) const {
   const Contender &a = contenders_[candidate], &b = contenders_[base];
   std::vector<double> own, other;
-  for (const std::int64_t turn : common_turns({&a, &b})) {
+  for (const std::int64_t turn : turns_of({candidate, base})) {
     own.push_back(a.ms.at(turn));
     other.push_back(b.ms.at(turn));
   }
@@ -158,10 +148,7 @@ bool Halving::drop_slower() {
   const std::optional<std::size_t> first = best();
   if (!first) return false;
   std::vector<std::size_t> candidates = left();
-  std::vector<const Contender*> of;
-  for (const std::size_t each : candidates) of.push_back(&contenders_[each]);
-  const std::vector<std::int64_t> turns = common_turns(of);
-  if (turns.empty()) return false;
+  const std::vector<std::int64_t> turns = turns_of(candidates);
   std::ranges::stable_sort(candidates, [&](std::size_t a, std::size_t b) {
     return mean_ms(contenders_[a], turns) < mean_ms(contenders_[b], turns);
   });

@@ -103,6 +103,8 @@ class Halving {
  private:
   bool runs(std::size_t candidate) const;
   std::vector<std::size_t> left() const;
+  /// That each of them had.
+  std::vector<std::int64_t> turns_of(const std::vector<std::size_t>& candidates) const;
   /// Whether the round was cut, and why.
   std::optional<HalvingEnd> play(HalvingRound& round, const HalvingTasks& tasks);
   bool has_time(std::size_t candidate, std::size_t ran, double begin_s, double used_s) const;
