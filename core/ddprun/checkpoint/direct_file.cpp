@@ -45,42 +45,32 @@ void DirectFile::write_at(const Descriptor& file, std::int64_t offset, const cha
   }
 }
 
-void DirectFile::write_cached(std::int64_t offset, const char* data, std::int64_t bytes,
-                              Hash64& hash) {
-  for (std::int64_t done = 0; done < bytes && error_ == 0;) {
+void DirectFile::write_parts(std::int64_t offset, const char* data, std::int64_t bytes,
+                             Hash64& hash, bool in_blocks) {
+  for (std::int64_t done = 0; done < bytes && error_ == 0; done += kAtOnce) {
     const std::int64_t part = std::min(bytes - done, kAtOnce);
     hash.add(data + done, static_cast<std::size_t>(part));
+    if (in_blocks && buffer_ && write_block(offset + done, data + done, part)) continue;
     write_at(cached_, offset + done, data + done, part);
-    done += part;
   }
 }
 
-void DirectFile::write_blocks(std::int64_t offset, const char* data, std::int64_t bytes,
-                              Hash64& hash) {
-  for (std::int64_t done = 0; done < bytes && error_ == 0;) {
-    const std::int64_t part = std::min(bytes - done, kAtOnce);
-    hash.add(data + done, static_cast<std::size_t>(part));
-    std::memcpy(buffer_.get(), data + done, static_cast<std::size_t>(part));
-    write_at(direct_, offset + done, buffer_.get(), part);
-    if (error_ == EINVAL) {  // other blocks than these: from here on through the cache
-      error_ = 0;
-      buffer_.reset();
-      write_at(cached_, offset + done, data + done, part);
-      write_cached(offset + done + part, data + done + part, bytes - done - part, hash);
-      return;
-    }
-    done += part;
-  }
+bool DirectFile::write_block(std::int64_t offset, const char* data, std::int64_t bytes) {
+  std::memcpy(buffer_.get(), data, static_cast<std::size_t>(bytes));
+  write_at(direct_, offset, buffer_.get(), bytes);
+  if (error_ != EINVAL) return true;
+  error_ = 0;
+  buffer_.reset();
+  return false;
 }
 
 void DirectFile::write(std::int64_t offset, const char* data, std::int64_t bytes, Hash64& hash) {
   const std::int64_t end = offset + bytes;
   const std::int64_t first = std::min(up_to_block(offset), end);
   const std::int64_t last = std::max(first, end / kBlock * kBlock);
-  if (!buffer_ || first == last) return write_cached(offset, data, bytes, hash);
-  write_cached(offset, data, first - offset, hash);
-  write_blocks(first, data + (first - offset), last - first, hash);
-  write_cached(last, data + (last - offset), end - last, hash);
+  write_parts(offset, data, first - offset, hash, /*in_blocks=*/false);
+  write_parts(first, data + (first - offset), last - first, hash, /*in_blocks=*/true);
+  write_parts(last, data + (last - offset), end - last, hash, /*in_blocks=*/false);
 }
 
 void DirectFile::sync() {

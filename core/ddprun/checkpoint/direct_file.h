@@ -34,8 +34,11 @@ class DirectFile {
     void operator()(char* memory) const;
   };
   void write_at(const Descriptor& file, std::int64_t offset, const char* data, std::int64_t bytes);
-  void write_blocks(std::int64_t offset, const char* data, std::int64_t bytes, Hash64& hash);
-  void write_cached(std::int64_t offset, const char* data, std::int64_t bytes, Hash64& hash);
+  /// `in_blocks`: past the cache, as long as the file system takes it.
+  void write_parts(std::int64_t offset, const char* data, std::int64_t bytes, Hash64& hash,
+                   bool in_blocks);
+  /// False: it wants other blocks than these, and nothing was written.
+  bool write_block(std::int64_t offset, const char* data, std::int64_t bytes);
 
   Descriptor cached_, direct_;
   std::unique_ptr<char, Free> buffer_;  ///< aligned; none: the file system has no O_DIRECT
