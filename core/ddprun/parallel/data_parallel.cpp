@@ -236,7 +236,8 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
   check_loss(value);
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
   if (LossScaler* const scaler = precision_.loss_scaler()) {
-    root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(root); });
+    // What it writes in place is not the loss that is told.
+    root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(root.clone()); });
   }
   return {value, std::move(root), micro_batch.last()};
 }

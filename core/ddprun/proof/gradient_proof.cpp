@@ -43,6 +43,18 @@ OneBackward compute(DataParallel& data_parallel, const std::vector<Range>& runs,
 
 double mean_square(const at::Tensor& values) { return values.square().mean().item<double>(); }
 
+/// What is wrong with a loss; empty: nothing. Beside 1 rounding counts, and not beside the loss.
+std::string wrong_loss(const char* which, double got, double expected, const std::string& format) {
+  const double bound = (format == "float32" ? 2e-5 : 0.03) * std::max(1.0, std::abs(expected));
+  if (std::abs(got - expected) <= bound || !std::isfinite(expected)) return {};
+  return fmt::format("the loss{} is {:.6g}, and {:.6g} by PyTorch's operators; {:.2g} is allowed",
+                     which, got, expected, bound);
+}
+
+double evaluate(DataParallel& data_parallel, const std::function<at::Tensor()>& loss) {
+  return data_parallel.evaluate(loss).item<double>();
+}
+
 /// The size of the difference as a share of that of `expected`; of what overflowed there is none.
 /// Where terms cancel a gradient is what rounding leaves of them, so a run counts as a tenth of the
 /// mean one at least. `mean`: the mean square of all runs.
@@ -71,8 +83,8 @@ Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
   const OneBackward expected = compute(data_parallel, runs, losses.reference);
   state.put_back();
   const PrecisionDtypes dtypes = data_parallel.precision().dtypes();
-  const double bound =
-      difference_bound(dtypes.product_format(), dtypes.buffers.reduce, expected.loss);
+  const std::string format = dtypes.product_format();
+  const double bound = difference_bound(format, dtypes.buffers.reduce, expected.loss);
   const at::Tensor all = at::cat(expected.gradients);
   const double mean = mean_square(all);
   double largest = 0;
@@ -88,9 +100,22 @@ Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
         "{:.2g} is allowed",
         with_thousands(runs[i].size()), buffers.name(static_cast<int>(i)), off, bound);
   }
+  if (own.empty()) own = wrong_loss("", made.loss, expected.loss, format);
+  const double evaluated = evaluate(data_parallel, losses.own);
+  if (own.empty()) own = wrong_loss(" without gradients", evaluated, expected.loss, format);
   return check_of_all(group, "gradients_computed", own,
                       fmt::format("{} drawn gradients as PyTorch's operators make them, to {:.2g}",
                                   with_thousands(all.numel()), largest));
+}
+
+Check check_loss_computed(DataParallel& data_parallel, ProcessGroup& group,
+                          const TwoLosses& losses) {
+  const double made = evaluate(data_parallel, losses.own);
+  const double expected = evaluate(data_parallel, losses.reference);
+  return check_of_all(
+      group, "loss_computed",
+      wrong_loss("", made, expected, data_parallel.precision().dtypes().product_format()),
+      fmt::format("{:.6g}, and {:.6g} by PyTorch's operators", made, expected));
 }
 
 }  // namespace ddprun

@@ -18,10 +18,14 @@ struct TwoLosses {
 
 /// Computes this rank's gradients twice, by a backward of each loss, with the strategy's hooks and
 /// under the precision, and compares a drawn run of elements in each parameter
-/// ("gradients_computed"). They may differ by what products in the declared format leave open.
+/// ("gradients_computed"), and both losses, and the own one without gradients. They may differ by
+/// what products in the declared format leave open.
 /// Leaves the gradients unset, and parameters, moments and the strategy's state untouched. All
 /// ranks call it alike, between steps. Training thread.
 Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
                                const TwoLosses& losses, std::uint64_t draw);
+/// The losses alone, without gradients ("loss_computed"): of what has no backward.
+Check check_loss_computed(DataParallel& data_parallel, ProcessGroup& group,
+                          const TwoLosses& losses);
 
 }  // namespace ddprun

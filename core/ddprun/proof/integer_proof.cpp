@@ -189,9 +189,10 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
   const int given = round.micro_batches > 1 ? 2 : 1;  // micro-batches
-  const ProofIntegers integers(size, given, buffers.dtypes().reduce, round.number);
   const Agreement agreement = data_parallel.context().plan().agreement;
   const bool lossy = agreement == Agreement::lossy;
+  const ProofIntegers finite(size, given, buffers.dtypes().reduce, round.number);
+  const ProofIntegers integers = lossy ? finite : finite.overflowing();
   StrategyState state(data_parallel.context().carried());
   const at::Tensor before = state.kept(group);
   const std::string read = backward_with(data_parallel, integers, round);

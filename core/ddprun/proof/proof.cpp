@@ -36,6 +36,16 @@ std::uint64_t hash_flat(const at::Tensor& flat) {
   return hash.value();
 }
 
+void add_to(Hash64& hash, const std::vector<std::uint64_t>& values) {
+  hash.add(values.data(), values.size() * sizeof values[0]);
+}
+
+std::uint64_t hash_of(const std::vector<std::uint64_t>& values) {
+  Hash64 hash;
+  add_to(hash, values);
+  return hash.value();
+}
+
 /// The last of these names whose hash is not the same on all ranks, and the ranks on which it is
 /// not that of rank 0. Empty: there is none. Parameters of the buffers come in the reverse order of
 /// the forward pass.
@@ -184,11 +194,14 @@ Check check_of_all(ProcessGroup& group, const std::string& name, const std::stri
   return make_check(name, wrong.empty(), wrong.empty() ? passed : wrong);
 }
 
+std::uint64_t hash_frozen_parameters(const DataParallel& data_parallel) {
+  return hash_of(hash_frozen(data_parallel, /*as_read=*/false));
+}
+
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel, /*as_read=*/false);
   Hash64 hash;
-  hash.add(frozen.data(), frozen.size() * sizeof frozen[0]);
+  add_to(hash, hash_frozen(data_parallel, /*as_read=*/false));
   for (auto unit = buffers.units().rbegin(); unit != buffers.units().rend(); ++unit) {
     const at::Tensor values = whole_parameters(data_parallel, unit->range);
     for (int index = unit->last; index >= unit->first; --index) {
@@ -227,9 +240,7 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
     whole = hash_parameters(data_parallel);
   } else {
     own = hash_each(data_parallel);
-    Hash64 hash;
-    hash.add(own.data(), own.size() * sizeof own[0]);
-    whole = hash.value();
+    whole = hash_of(own);
   }
   const auto hashes = group.all_gather_object(fmt::format("{:016x}", whole));
   const bool equal = std::all_of(hashes.begin(), hashes.end(),

@@ -25,6 +25,9 @@ Check check_of_all(ProcessGroup& group, const std::string& name, const std::stri
 /// ranks call it.
 std::uint64_t hash_parameters(const DataParallel& data_parallel);
 
+/// The same of what is frozen alone.
+std::uint64_t hash_frozen_parameters(const DataParallel& data_parallel);
+
 /// One of the times at which check_integer_gradients() is made.
 struct IntegerRound {
   std::int64_t micro_batches = 1;  ///< more: all but the last accumulate, as in a step of as many

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "ddprun/base/counter_hash.h"
 
@@ -70,12 +71,28 @@ ProofIntegers ProofIntegers::silent() const {
   return zeros;
 }
 
+ProofIntegers ProofIntegers::overflowing() const {
+  ProofIntegers some = *this;
+  some.overflowing_ = true;
+  return some;
+}
+
 void ProofIntegers::write(Range elements, int rank, int micro_batch, float* out) const {
   if (silent_) {
     std::fill_n(out, elements.size(), 0.0F);
     return;
   }
   kernels::sum_drawn_integers(draw_, elements.begin, elements.end, rank, micro_batch, out);
+  if (!overflowing_) return;
+  const auto first = static_cast<std::int64_t>(draw_.key % kOverflowEach);
+  const std::int64_t before = (elements.begin - first + kOverflowEach - 1) / kOverflowEach;
+  for (std::int64_t i = first + std::max<std::int64_t>(0, before) * kOverflowEach; i < elements.end;
+       i += kOverflowEach) {
+    const kernels::DrawnInteger one = kernels::drawn_integers(draw_, i).both[0];
+    const bool here = rank == kernels::kEach || rank == one.rank;
+    const bool now = micro_batch == kernels::kEach || micro_batch == one.micro_batch;
+    if (here && now) out[i - elements.begin] = std::numeric_limits<float>::infinity();
+  }
 }
 
 void ProofIntegers::write_gradients(Range elements, int rank, int micro_batch, float* out) const {

@@ -24,6 +24,7 @@ double largest_rounding(at::ScalarType dtype);
 class ProofIntegers {
  public:
   static constexpr std::int64_t kGrain = 32768;  ///< elements worth a thread's start
+  static constexpr std::int64_t kOverflowEach = 1021;
 
   /// What makes up an element; values lie in [-range(), range()].
   using Contributions = kernels::DrawnIntegers;
@@ -34,6 +35,10 @@ class ProofIntegers {
 
   /// The same ranks with a gradient of zero each: a round in which there is nothing new to send.
   ProofIntegers silent() const;
+
+  /// The same ranks, but one element of each kOverflowEach is infinite on the first of its two
+  /// ranks, and so is its mean.
+  ProofIntegers overflowing() const;
 
   /// Of each element of a range, into out: what `rank` writes into its gradient in `micro_batch`.
   void write_gradients(Range elements, int rank, int micro_batch, float* out) const;
@@ -63,7 +68,7 @@ class ProofIntegers {
   void write(Range elements, int rank, int micro_batch, float* out) const;
 
   kernels::IntegerDraw draw_;
-  bool silent_ = false;
+  bool silent_ = false, overflowing_ = false;
   bool exact_ = true;
   float rounding_;  // the dtype's largest relative error
 };

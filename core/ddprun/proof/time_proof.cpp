@@ -3,15 +3,19 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <thread>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/text.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/own_threads.h"
 #include "ddprun/proof/proof.h"
@@ -64,6 +68,26 @@ std::int64_t ahead_ns() {
   return ahead;
 }
 
+/// Of a processor that is told to flush them there is none.
+bool keeps_denormals() {
+  const volatile float smallest = std::numeric_limits<float>::min();
+  const volatile float half = smallest / 2;
+  return half > 0;
+}
+
+std::string text_of(const ComputesOn& what) {
+  return fmt::format("{} on core {}", counted(what.threads, "thread"), fmt::join(what.cores, ", "));
+}
+
+std::string find_changed(const ComputesOn& told) {
+  const ComputesOn now;
+  if (now.threads != told.threads || now.cores != told.cores) {
+    return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
+  }
+  if (std::fegetround() != FE_TONEAREST) return "the training thread does not round to nearest";
+  return keeps_denormals() ? "" : "the training thread takes denormal numbers for zero";
+}
+
 }  // namespace
 
 Check check_rest(ProcessGroup& group) {
@@ -84,6 +108,11 @@ Check check_rest(ProcessGroup& group) {
   }
   return check_of_all(group, "rest_after_steps", own,
                       fmt::format("{:.1f} ms after the step no thread works on", rested_ms));
+}
+
+Check check_process(ProcessGroup& group, const ComputesOn& told) {
+  return check_of_all(group, "process_as_told", find_changed(told),
+                      text_of(told) + ", rounding to nearest, denormals kept");
 }
 
 void ClockProof::begin_step() {

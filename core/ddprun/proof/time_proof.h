@@ -1,8 +1,13 @@
-// The checks of time: that steps have all of their work, and that their clock is the kernel's.
+// The checks of the process: that steps have all of their work, that their clock is the kernel's,
+// and that it computes as its row says.
 #pragma once
 
-#include <cstdint>
+#include <ATen/Parallel.h>
 
+#include <cstdint>
+#include <vector>
+
+#include "ddprun/measure/environment.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/check.h"
 
@@ -12,6 +17,16 @@ namespace ddprun {
 /// is asked of it. It takes some milliseconds; work that ends earlier is not seen. All ranks call
 /// it, each a process of its own.
 Check check_rest(ProcessGroup& group);
+
+/// What the training thread computes on; by default what it does now.
+struct ComputesOn {
+  std::vector<int> cores = usable_cores();
+  int threads = at::get_num_threads();
+};
+
+/// Whether it still does, rounds to nearest and keeps denormals ("process_as_told"). All ranks call
+/// it, each on its training thread.
+Check check_process(ProcessGroup& group, const ComputesOn& told);
 
 /// Compares how long steps took by the clock of all times and by the kernel itself.
 class ClockProof {

@@ -5,57 +5,16 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 
 namespace ddprun::planted {
-
-/// In which result an element is wrong, or what is done to all.
-enum class Fault {
-  nothing,
-  output,
-  dq,
-  dk,
-  dv,
-  not_causal,
-  drop_last_key,
-  scale,
-  no_gradient_of_q,
-  no_gradient_of_k,
-  no_gradient_of_v,
-  window,
-  half_the_batch,
-  across_documents,
-  reuse,
-  ignore_strides,
-  evaluate_other,
-  reuse_scratch
-};
-constexpr auto choice_names(Fault) {
-  return std::array{"nothing",
-                    "output",
-                    "dq",
-                    "dk",
-                    "dv",
-                    "not_causal",
-                    "drop_last_key",
-                    "scale",
-                    "no_gradient_of_q",
-                    "no_gradient_of_k",
-                    "no_gradient_of_v",
-                    "window",
-                    "half_the_batch",
-                    "across_documents",
-                    "reuse",
-                    "ignore_strides",
-                    "evaluate_other",
-                    "reuse_scratch"};
-}
 
 class PlantedAttention final : public Attention {
  public:
@@ -70,27 +29,27 @@ class PlantedAttention final : public Attention {
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options) override {
-    if (fault_ == Fault::drop_last_key) return without_last_key(q, k, v);
-    if (fault_ == Fault::window) return of_the_last_keys(q, k, v);
-    const at::Tensor queries = without_gradient(q, Fault::no_gradient_of_q);
-    const at::Tensor keys = without_gradient(k, Fault::no_gradient_of_k);
-    const at::Tensor values = without_gradient(v, Fault::no_gradient_of_v);
-    const at::Tensor scaled = fault_ == Fault::scale ? queries * 1.01 : queries;
+    if (fault_ == "drop_last_key") return without_last_key(q, k, v);
+    if (fault_ == "window") return of_the_last_keys(q, k, v);
+    const at::Tensor queries = without_gradient(q, "no_gradient_of_q");
+    const at::Tensor keys = without_gradient(k, "no_gradient_of_k");
+    const at::Tensor values = without_gradient(v, "no_gradient_of_v");
+    const at::Tensor scaled = fault_ == "scale" ? queries * 1.01 : queries;
     const at::Tensor out = at::scaled_dot_product_attention(
-        watched(scaled, Fault::dq), watched(keys, Fault::dk), watched(values, Fault::dv), {}, 0.0,
-        options.causal && fault_ != Fault::not_causal);
-    if (fault_ == Fault::half_the_batch) return with_half_again(out);
-    if (fault_ == Fault::reuse) return last_of(out);
-    if (fault_ == Fault::evaluate_other && !c10::GradMode::is_enabled()) return 0.5 * out;
-    if (fault_ == Fault::reuse_scratch) return with_scratch_for_backward(out);
-    if (fault_ == Fault::ignore_strides) return out + error_if_contiguous(out, q, k, v);
-    return fault_ == Fault::output ? out + error_of(out) : out;
+        watched(scaled, "dq"), watched(keys, "dk"), watched(values, "dv"), {}, 0.0,
+        options.causal && fault_ != "not_causal");
+    if (fault_ == "half_the_batch") return with_half_again(out);
+    if (fault_ == "reuse") return last_of(out);
+    if (fault_ == "evaluate_other" && !c10::GradMode::is_enabled()) return 0.5 * out;
+    if (fault_ == "reuse_scratch") return with_scratch_for_backward(out);
+    if (fault_ == "ignore_strides") return out + error_if_contiguous(out, q, k, v);
+    return fault_ == "output" ? out + error_of(out) : out;
   }
 
-  bool takes_documents() const override { return fault_ == Fault::across_documents; }
+  bool takes_documents() const override { return fault_ == "across_documents"; }
 
  private:
-  at::Tensor without_gradient(const at::Tensor& input, Fault fault) const {
+  at::Tensor without_gradient(const at::Tensor& input, std::string_view fault) const {
     return fault_ == fault ? input.detach() + input * 0 : input;
   }
 
@@ -152,7 +111,7 @@ class PlantedAttention final : public Attention {
     return error;
   }
 
-  at::Tensor watched(const at::Tensor& input, Fault fault) const {
+  at::Tensor watched(const at::Tensor& input, std::string_view fault) const {
     const at::Tensor out = input.view_as(input);
     if (fault_ == fault && out.requires_grad()) {
       out.register_hook([this](const at::Tensor& right) { return right + error_of(right); });
@@ -160,7 +119,7 @@ class PlantedAttention final : public Attention {
     return out;
   }
 
-  Fault fault_ = Fault::nothing;
+  std::string fault_ = "nothing";  ///< the result with a wrong element, or what is done to all
   std::int64_t row_ = 0;
   bool first_head_ = false;
   double add_ = 0.01;

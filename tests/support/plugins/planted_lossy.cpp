@@ -2,7 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 
-#include <array>
+#include <string>
 
 #include "ddprun/plugin/deviations.h"
 #include "ddprun/plugin/export.h"
@@ -10,20 +10,6 @@
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun::planted {
-
-enum class LossyFault {
-  nothing,
-  overwrite,
-  never_send,
-  decay,
-  lose_in_update,
-  ranks_differ,
-  halve
-};
-constexpr auto choice_names(LossyFault) {
-  return std::array{"nothing",        "overwrite",    "never_send", "decay",
-                    "lose_in_update", "ranks_differ", "halve"};
-}
 
 /// Gradients travel with 8 significant bits. What that loses is added to the next ones.
 class PlantedLossy final : public Strategy {
@@ -47,29 +33,29 @@ class PlantedLossy final : public Strategy {
     const at::Tensor gradients = context_->gradients(context_->layout().all());
     const at::Tensor all = sent_of(gradients);
     const at::Tensor sent = all.to(at::kBFloat16).to(at::kFloat);
-    if (fault_ == LossyFault::never_send) {
+    if (fault_ == "never_send") {
       error_.add_(gradients - sent);
     } else {
       error_.copy_(all - sent);
     }
     gradients.copy_(sent);
     context_->group().all_reduce(gradients, ReduceOp::avg, "sent").wait();
-    if (fault_ == LossyFault::halve) gradients.mul_(0.5);
-    if (fault_ == LossyFault::ranks_differ && context_->group().rank() == 1) gradients.neg_();
+    if (fault_ == "halve") gradients.mul_(0.5);
+    if (fault_ == "ranks_differ" && context_->group().rank() == 1) gradients.neg_();
   }
 
   void update() override {
     Strategy::update();
-    if (fault_ == LossyFault::lose_in_update) error_.zero_();
+    if (fault_ == "lose_in_update") error_.zero_();
   }
 
  private:
   at::Tensor sent_of(const at::Tensor& gradients) const {
-    if (fault_ == LossyFault::overwrite || fault_ == LossyFault::never_send) return gradients;
-    return gradients + (fault_ == LossyFault::decay ? error_ * 0.9 : error_);
+    if (fault_ == "overwrite" || fault_ == "never_send") return gradients;
+    return gradients + (fault_ == "decay" ? error_ * 0.9 : error_);
   }
 
-  LossyFault fault_ = LossyFault::nothing;
+  std::string fault_ = "nothing";
   at::Tensor error_;
 };
 

@@ -4,9 +4,13 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
@@ -19,35 +23,39 @@ namespace ddprun::planted {
 class PlantedScaler final : public LossScaler {
  public:
   double up = 0, down = 0;  ///< factor of the loss, divisor of gradients
+  std::string wrong = "none";
 
-  at::Tensor scale(const at::Tensor& loss) override { return loss * up; }
+  at::Tensor scale(const at::Tensor& loss) override {
+    return at::Tensor(loss).mul_(up);  // in place: the loss that is told is another
+  }
   GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
+    if (wrong == "writes_gradients") at::Tensor(gradients.front()).add_(1e-3);
     const auto options = gradients.front().options().dtype(at::kFloat);
     return {.factor = at::full({}, 1 / down, options), .overflow = at::zeros({}, options)};
   }
 };
 
-enum class WrongLinear {
-  none,
-  halves_gradients,
-  of_first_sample,
-  loses_tail,
-  loses_columns,
-  reuses_scratch
-};
-constexpr auto choice_names(WrongLinear) {
-  return std::array{"none",       "halves_gradients", "of_first_sample",
-                    "loses_tail", "loses_columns",    "reuses_scratch"};
-}
+/// Other values while it lives.
+class Halved final : public Precision::Guard {
+ public:
+  explicit Halved(const std::vector<at::Tensor>& values) : values_(values) { multiply(0.5); }
+  ~Halved() override { multiply(2); }
 
-enum class Rounded { nothing, trained, frozen };
-constexpr auto choice_names(Rounded) { return std::array{"nothing", "trained", "frozen"}; }
+ private:
+  void multiply(double factor) {
+    for (const at::Tensor& each : values_) each.data().mul_(factor);
+  }
+
+  const std::vector<at::Tensor>& values_;
+};
 
 class PlantedPrecision final : public Precision {
  public:
   void declare_options(Options& options) override {
     options.option("scales", &scaler_.up, "factor of the loss; 0: none");
     options.option("rounds", &rounds_, "which parameters, to bfloat16 and back, at the start");
+    options.option("scaler", &scaler_.wrong, "what is wrong with how the loss is scaled");
+    options.option("evaluates_other", &evaluates_other_, "norms are halved without gradients");
     options.option("linear", &linear_, "what is wrong with linear layers");
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
@@ -55,13 +63,17 @@ class PlantedPrecision final : public Precision {
   }
   PrecisionDtypes dtypes() const override { return {.buffers = {.compute = dtype_of(declares_)}}; }
   std::unique_ptr<Guard> forward_guard() override {
+    if (evaluates_other_ && !c10::GradMode::is_enabled()) {
+      return std::make_unique<Halved>(norms_);
+    }
     if (computes_ == ReduceDtype::float32) return nullptr;
     return std::make_unique<AutocastGuard>(c10::kCPU, dtype_of(computes_));
   }
 
   void convert(const std::vector<NamedTensor>& parameters) override {
     for (const NamedTensor& each : parameters) {
-      const Rounded role = each.tensor.requires_grad() ? Rounded::trained : Rounded::frozen;
+      if (each.tensor.dim() == 1) norms_.push_back(each.tensor);
+      const std::string_view role = each.tensor.requires_grad() ? "trained" : "frozen";
       if (rounds_ != role) continue;
       const at::Tensor values = each.tensor.data();
       values.copy_(values.to(at::kBFloat16));
@@ -71,13 +83,15 @@ class PlantedPrecision final : public Precision {
   LossScaler* loss_scaler() override { return scaler_.up == 0 ? nullptr : &scaler_; }
 
   Linear linear() override {
-    if (linear_ == WrongLinear::none) return {};
+    if (linear_ == "none") return {};
     return [this](const at::Tensor& x, const at::Tensor& weight) {
-      const WrongLinear wrong = linear_;
-      if (wrong == WrongLinear::loses_tail) return without_tail(x, weight);
-      if (wrong == WrongLinear::loses_columns) return of_columns(512, x, weight);
-      if (wrong == WrongLinear::reuses_scratch) return with_scratch_for_backward(x, weight);
-      if (wrong == WrongLinear::of_first_sample) return of_first_sample(x, weight);
+      const std::string& wrong = linear_;
+      if (wrong == "writes_weight") return written(x, weight);
+      if (wrong == "rounds_input") return rounded_after(x, weight);
+      if (wrong == "loses_tail") return without_tail(x, weight);
+      if (wrong == "loses_columns") return of_columns(512, x, weight);
+      if (wrong == "reuses_scratch") return with_scratch_for_backward(x, weight);
+      if (wrong == "of_first_sample") return of_first_sample(x, weight);
       const at::Tensor y = at::linear(x, weight);
       return y.detach() + 0.5 * (y - y.detach());
     };
@@ -92,6 +106,18 @@ class PlantedPrecision final : public Precision {
   /// The columns that do not fill a vector of 16 are left out.
   static at::Tensor without_tail(const at::Tensor& x, const at::Tensor& weight) {
     return of_columns(std::max<std::int64_t>(16, weight.size(1) / 16 * 16), x, weight);
+  }
+
+  static at::Tensor written(const at::Tensor& x, const at::Tensor& weight) {
+    weight.data().mul_(1.001);
+    return at::linear(x, weight);
+  }
+
+  /// The layers that read x after this one read other values.
+  static at::Tensor rounded_after(const at::Tensor& x, const at::Tensor& weight) {
+    const at::Tensor y = at::linear(x, weight);
+    x.data().copy_(x.to(at::kBFloat16));
+    return y;
   }
 
   /// As if backward read memory that the next call writes.
@@ -113,8 +139,10 @@ class PlantedPrecision final : public Precision {
   }
 
   PlantedScaler scaler_;
-  Rounded rounds_ = Rounded::nothing;
-  WrongLinear linear_ = WrongLinear::none;
+  std::string rounds_ = "nothing";
+  std::string linear_ = "none";
+  bool evaluates_other_ = false;
+  std::vector<at::Tensor> norms_;
   int calls_ = 0;  ///< with gradients
   ReduceDtype declares_ = ReduceDtype::float32;
   ReduceDtype computes_ = ReduceDtype::float32;

@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
-#include <array>
+#include <string>
 
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/plugin/export.h"
@@ -11,9 +11,6 @@
 #include "ddprun/plugin/parts/unit_sharding.h"
 
 namespace ddprun::planted {
-
-enum class ShardedFault { nothing, backward_reads_others };
-constexpr auto choice_names(ShardedFault) { return std::array{"nothing", "backward_reads_others"}; }
 
 class PlantedSharded final : public UnitSharding {
  public:
@@ -24,7 +21,7 @@ class PlantedSharded final : public UnitSharding {
 
   void before_unit(Pass pass, int unit) override {
     UnitSharding::before_unit(pass, unit);
-    if (pass == Pass::forward || fault_ == ShardedFault::nothing) return;
+    if (pass == Pass::forward || fault_ == "nothing") return;
     const c10::NoGradGuard no_grad;
     const FlatBuffers& buffers = dynamic_cast<BufferContext&>(*context_).buffers();
     const Unit& own = buffers.units()[unit];
@@ -34,7 +31,7 @@ class PlantedSharded final : public UnitSharding {
   }
 
  private:
-  ShardedFault fault_ = ShardedFault::nothing;
+  std::string fault_ = "nothing";
 };
 
 }  // namespace ddprun::planted

@@ -1,13 +1,19 @@
 // A strategy that is right but for one fault, which its option `fault` plants: the proof's tests.
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 
+#include <sched.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <cmath>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "ddprun/parallel/buffer_context.h"
@@ -16,121 +22,6 @@
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun::planted {
-
-enum class Fault {
-  nothing,
-  halve,
-  zero,
-  shift,
-  swap_elements,
-  sum_for_mean,
-  drop_small,
-  drop_denormal,
-  round_to_bfloat16,
-  round_to_23_bits,
-  skip_parameter,
-  skip_in_bfloat16,
-  off_by_one_range,
-  write_padding,
-  write_ahead,
-  drop_micro_batch,
-  drop_first_of_three,
-  drop_first_three,
-  stale_copy,
-  clip_by_rank,
-  clip_by_rank_in_place,
-  no_update,
-  no_update_of_norms,
-  half_an_update,
-  halve_in_update,
-  wrong_moments,
-  drift,
-  no_broadcast,
-  broadcast_bfloat16,
-  wrong_root,
-  more_collectives,
-  fewer_collectives,
-  shorter_collective,
-  leave_open,
-  wait_later,
-  halve_unless_checked,
-  negate,
-  stale,
-  of_rank_0,
-  noise,
-  not_a_number,
-  round_the_mean,
-  forget_moments,
-  decay,
-  work_later,
-  work_always,
-  sleep,
-  hang,
-  ready_twice,
-  ready_too_early,
-  ready_before_reduced,
-  throw_text,
-  throw_before_forward,
-  throw_number,
-  throw_in_plan,
-};
-constexpr auto choice_names(Fault) {
-  return std::array{"nothing",
-                    "halve",
-                    "zero",
-                    "shift",
-                    "swap_elements",
-                    "sum_for_mean",
-                    "drop_small",
-                    "drop_denormal",
-                    "round_to_bfloat16",
-                    "round_to_23_bits",
-                    "skip_parameter",
-                    "skip_in_bfloat16",
-                    "off_by_one_range",
-                    "write_padding",
-                    "write_ahead",
-                    "drop_micro_batch",
-                    "drop_first_of_three",
-                    "drop_first_three",
-                    "stale_copy",
-                    "clip_by_rank",
-                    "clip_by_rank_in_place",
-                    "no_update",
-                    "no_update_of_norms",
-                    "half_an_update",
-                    "halve_in_update",
-                    "wrong_moments",
-                    "drift",
-                    "no_broadcast",
-                    "broadcast_bfloat16",
-                    "wrong_root",
-                    "more_collectives",
-                    "fewer_collectives",
-                    "shorter_collective",
-                    "leave_open",
-                    "wait_later",
-                    "halve_unless_checked",
-                    "negate",
-                    "stale",
-                    "of_rank_0",
-                    "noise",
-                    "not_a_number",
-                    "round_the_mean",
-                    "forget_moments",
-                    "decay",
-                    "work_later",
-                    "work_always",
-                    "sleep",
-                    "hang",
-                    "ready_twice",
-                    "ready_too_early",
-                    "ready_before_reduced",
-                    "throw_text",
-                    "throw_before_forward",
-                    "throw_number",
-                    "throw_in_plan"};
-}
 
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
 /// the backwards of the proof count as part of the step that follows.
@@ -145,7 +36,7 @@ class Planted final : public Strategy, public UnitListener {
 
   Plan plan(const ParameterLayout& layout, int own_rank) const override {
     Plan plan{.reports_ranges = true};
-    if (fault_ == Fault::throw_in_plan) throw std::runtime_error("the words of the plugin");
+    if (fault_ == "throw_in_plan") throw std::runtime_error("the words of the plugin");
     if (owns_slices()) plan.holding.owned = {slice(layout, own_rank)};
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
@@ -164,50 +55,51 @@ class Planted final : public Strategy, public UnitListener {
 
   void before_forward(MicroBatch micro_batch) override {
     const bool second = micro_batch.index == 1 && !micro_batch.last();
-    if (second && wrong(Fault::drop_first_of_three)) gradients().zero_();
-    if (micro_batch.index == 3 && wrong(Fault::drop_first_three)) gradients().zero_();
+    if (second && wrong("drop_first_of_three")) gradients().zero_();
+    if (micro_batch.index == 3 && wrong("drop_first_three")) gradients().zero_();
     if (!micro_batch.last()) return;
     late_.wait();
     late_ = {};
-    if (wrong(Fault::drop_micro_batch)) gradients().zero_();
-    if (wrong(Fault::throw_before_forward)) throw std::runtime_error("the words of the plugin");
+    if (wrong("drop_micro_batch")) gradients().zero_();
+    change_process();
+    if (wrong("throw_before_forward")) throw std::runtime_error("the words of the plugin");
   }
 
   void on_gradient(int index) override {
-    if (wrong(Fault::ready_too_early)) context_->range_ready(buffers().range(index));
-    if (wrong(Fault::write_ahead)) write_ahead(index);
+    if (wrong("ready_too_early")) context_->range_ready(buffers().range(index));
+    if (wrong("write_ahead")) write_ahead(index);
   }
 
   void finish_backward() override {
     // The integers of the proof are as large as 1, gradients are not.
     const bool checked = gradients().abs().max().item<float>() > 0.5;
-    if (wrong(Fault::throw_text)) throw std::runtime_error("the words of the plugin");
-    if (wrong(Fault::throw_number)) throw 7;
+    if (wrong("throw_text")) throw std::runtime_error("the words of the plugin");
+    if (wrong("throw_number")) throw 7;
     for (int i = 0; i < buffers().count(); ++i) {
       const Range range = buffers().range(i);
-      if (wrong(Fault::ready_before_reduced)) context_->range_ready(range);
+      if (wrong("ready_before_reduced")) context_->range_ready(range);
       reduce(i);
       spoil(i);
-      if (!wrong(Fault::ready_before_reduced)) context_->range_ready(range);
-      if (wrong(Fault::ready_twice)) context_->range_ready(range);
+      if (!wrong("ready_before_reduced")) context_->range_ready(range);
+      if (wrong("ready_twice")) context_->range_ready(range);
     }
-    if (wrong(Fault::halve_unless_checked) && !checked) gradients().mul_(0.5);
-    if (wrong(Fault::write_padding)) write_padding();
-    if (wrong(Fault::more_collectives)) core().process_group().barrier("planted");
+    if (wrong("halve_unless_checked") && !checked) gradients().mul_(0.5);
+    if (wrong("write_padding")) write_padding();
+    if (wrong("more_collectives")) core().process_group().barrier("planted");
   }
 
   void update() override {
     if (owns_slices()) {
       update_slices();
-    } else if (!wrong(Fault::no_update)) {
+    } else if (!wrong("no_update")) {
       update_whole();
     }
-    while (wrong(Fault::hang)) ::pause();
-    if (wrong(Fault::sleep)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    if (wrong(Fault::work_later)) compute_for(std::chrono::milliseconds(20));
-    if (wrong(Fault::work_always) && !worker_.joinable()) compute_for(std::chrono::hours(1));
-    if (wrong(Fault::leave_open)) start_late();
-    if (wrong(Fault::wait_later)) late_ = start_late();
+    while (wrong("hang")) ::pause();
+    if (wrong("sleep")) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (wrong("work_later")) compute_for(std::chrono::milliseconds(20));
+    if (wrong("work_always") && !worker_.joinable()) compute_for(std::chrono::hours(1));
+    if (wrong("leave_open")) start_late();
+    if (wrong("wait_later")) late_ = start_late();
     ++step_;
   }
 
@@ -217,24 +109,32 @@ class Planted final : public Strategy, public UnitListener {
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
 
-  bool wrong(Fault fault) const {
+  bool wrong(std::string_view fault) const {
     const bool here = rank_ < 0 || rank_ == context_->group().rank();
     return fault == fault_ && here && step_ >= first_ && step_ <= last_;
   }
-  bool owns_slices() const {
-    return fault_ == Fault::clip_by_rank || fault_ == Fault::clip_by_rank_in_place;
+  bool owns_slices() const { return fault_ == "clip_by_rank" || fault_ == "clip_by_rank_in_place"; }
+
+  void change_process() {
+    if (wrong("more_threads")) at::set_num_threads(at::get_num_threads() + 1);
+    if (wrong("flush_denormals")) at::globalContext().setFlushDenormal(true);
+    if (wrong("round_to_zero")) std::fesetround(FE_TOWARDZERO);
+    if (!wrong("more_cores")) return;
+    cpu_set_t all;
+    std::fill_n(reinterpret_cast<unsigned char*>(&all), sizeof all, 0xff);
+    ::sched_setaffinity(0, sizeof all, &all);
   }
 
   void begin_equal() {
-    if (fault_ == Fault::no_broadcast) return;
-    if (fault_ == Fault::wrong_root) {
+    if (fault_ == "no_broadcast") return;
+    if (fault_ == "wrong_root") {
       const int last = context_->group().size() - 1;
       context_->group().broadcast(buffers().parameters(buffers().all()), last, "wrong").wait();
       buffers().parameters_changed(buffers().all());
       return;
     }
     context_->broadcast_parameters();
-    if (fault_ != Fault::broadcast_bfloat16) return;
+    if (fault_ != "broadcast_bfloat16") return;
     const at::Tensor parameters = buffers().parameters(buffers().all());
     parameters.copy_(parameters.to(at::kBFloat16));
     buffers().parameters_changed(buffers().all());
@@ -243,47 +143,47 @@ class Planted final : public Strategy, public UnitListener {
   /// What the all-reduce of gradient `i` covers.
   void reduce(int i) {
     Range range = buffers().range(i);
-    if (i == 1 && wrong(Fault::fewer_collectives)) return;
-    if (i == 1 && wrong(Fault::shorter_collective)) range.end -= 16;
+    if (i == 1 && wrong("fewer_collectives")) return;
+    if (i == 1 && wrong("shorter_collective")) range.end -= 16;
     const at::Tensor own = buffers().gradients(range).clone();
     lose_bits(buffers().gradients(range));
-    const ReduceOp op = wrong(Fault::sum_for_mean) ? ReduceOp::sum : ReduceOp::avg;
+    const ReduceOp op = wrong("sum_for_mean") ? ReduceOp::sum : ReduceOp::avg;
     context_->group().all_reduce(buffers().gradients(range), op, buffers().name(i)).wait();
     const bool bfloat16 = own.scalar_type() == at::kBFloat16;
-    if ((i == 1 && wrong(Fault::skip_parameter)) ||
-        (i == 1 && bfloat16 && wrong(Fault::skip_in_bfloat16))) {
+    if ((i == 1 && wrong("skip_parameter")) || (i == 1 && bfloat16 && wrong("skip_in_bfloat16"))) {
       buffers().gradients(range).copy_(own);
     }
-    if (wrong(Fault::off_by_one_range)) {
+    if (wrong("off_by_one_range")) {
       buffers().gradients({range.begin, range.begin + 1}).copy_(own.narrow(0, 0, 1));
     }
   }
 
   /// What is done to a gradient before it is reduced.
   void lose_bits(at::Tensor gradient) {
-    if (wrong(Fault::of_rank_0)) gradient.mul_(context_->group().rank() == 0 ? 2 : 0);
-    if (wrong(Fault::drop_small)) gradient.masked_fill_(gradient.abs() < 9.9e-6, 0);
-    if (wrong(Fault::drop_denormal)) gradient.masked_fill_(gradient.abs() < 0x1p-126, 0);
-    if (wrong(Fault::round_to_bfloat16)) gradient.copy_(gradient.to(at::kBFloat16));
-    if (wrong(Fault::round_to_23_bits)) gradient.view(at::kInt).bitwise_and_(~1);
+    if (wrong("of_rank_0")) gradient.mul_(context_->group().rank() == 0 ? 2 : 0);
+    if (wrong("drop_small")) gradient.masked_fill_(gradient.abs() < 9.9e-6, 0);
+    if (wrong("drop_denormal")) gradient.masked_fill_(gradient.abs() < 0x1p-126, 0);
+    if (wrong("round_to_bfloat16")) gradient.copy_(gradient.to(at::kBFloat16));
+    if (wrong("round_to_23_bits")) gradient.view(at::kInt).bitwise_and_(~1);
   }
 
   /// What is done to the mean of gradient `i`.
   void spoil(int i) {
     const at::Tensor mean = buffers().gradients(buffers().range(i));
-    if (wrong(Fault::halve)) mean.mul_(0.5);
-    if (wrong(Fault::zero)) mean.zero_();
-    if (i == 0 && wrong(Fault::negate)) mean.neg_();
-    if (wrong(Fault::noise)) mean.mul_(1.0 + 1e-5);
-    if (i == 0 && wrong(Fault::not_a_number)) mean.narrow(0, 0, 1).fill_(std::nanf(""));
-    if (wrong(Fault::round_the_mean)) mean.copy_(mean.to(at::kBFloat16));
-    if (i == 0 && wrong(Fault::stale)) {
+    if (wrong("halve")) mean.mul_(0.5);
+    if (wrong("zero")) mean.zero_();
+    if (i == 0 && wrong("negate")) mean.neg_();
+    if (wrong("hide_not_finite")) mean.nan_to_num_();
+    if (wrong("noise")) mean.mul_(1.0 + 1e-5);
+    if (i == 0 && wrong("not_a_number")) mean.narrow(0, 0, 1).fill_(std::nanf(""));
+    if (wrong("round_the_mean")) mean.copy_(mean.to(at::kBFloat16));
+    if (i == 0 && wrong("stale")) {
       const at::Tensor now = mean.clone();
       if (last_mean_.defined()) mean.copy_(last_mean_);
       last_mean_ = now;
     }
-    if (i == 0 && wrong(Fault::shift)) mean.copy_(mean.roll(1));
-    if (i == 0 && wrong(Fault::swap_elements)) {
+    if (i == 0 && wrong("shift")) mean.copy_(mean.roll(1));
+    if (i == 0 && wrong("swap_elements")) {
       const at::Tensor third = mean.narrow(0, 3, 1).clone();
       mean.narrow(0, 3, 1).copy_(mean.narrow(0, 17, 1));
       mean.narrow(0, 17, 1).copy_(third);
@@ -305,7 +205,7 @@ class Planted final : public Strategy, public UnitListener {
 
   void update_whole() {
     const at::Tensor parameters = buffers().parameters(buffers().all());
-    if (wrong(Fault::halve_in_update)) gradients().mul_(0.5);
+    if (wrong("halve_in_update")) gradients().mul_(0.5);
     const at::Tensor values = parameters.clone();
     update_as_told();
     const auto undo = [&](Range range) {
@@ -313,14 +213,14 @@ class Planted final : public Strategy, public UnitListener {
     };
     for (int i = 0; i < buffers().count(); ++i) {
       const bool norm = buffers().sizes(i).size() == 1;
-      if (norm && wrong(Fault::no_update_of_norms)) undo(buffers().range(i));
+      if (norm && wrong("no_update_of_norms")) undo(buffers().range(i));
     }
-    if (wrong(Fault::decay)) parameters.mul_(1 - 1e-5);
-    if (wrong(Fault::forget_moments)) {
+    if (wrong("decay")) parameters.mul_(1 - 1e-5);
+    if (wrong("forget_moments")) {
       core().optimizer().written_by_update(buffers().range(0)).back().zero_();
     }
-    if (wrong(Fault::half_an_update)) undo({0, buffers().all().end / 2});
-    if (wrong(Fault::wrong_moments)) {
+    if (wrong("half_an_update")) undo({0, buffers().all().end / 2});
+    if (wrong("wrong_moments")) {
       core().optimizer().written_by_update(buffers().range(0)).back().mul_(2);
     }
   }
@@ -329,8 +229,8 @@ class Planted final : public Strategy, public UnitListener {
     const at::Tensor copy = buffers().compute_copy(buffers().copied());
     const at::Tensor before = copy.defined() ? copy.clone() : copy;
     context_->update_rest();
-    if (wrong(Fault::stale_copy) && copy.defined()) copy.copy_(before);
-    if (!wrong(Fault::drift)) return;
+    if (wrong("stale_copy") && copy.defined()) copy.copy_(before);
+    if (!wrong("drift")) return;
     buffers().parameters(buffers().range(0)).add_(1e-4);
     buffers().parameters_changed(buffers().range(0));
   }
@@ -361,8 +261,8 @@ class Planted final : public Strategy, public UnitListener {
     const Range mine = slice(buffers(), context_->group().rank());
     const at::Tensor norm = buffers().gradients(mine).norm();
     const at::Tensor factor = (norm.reciprocal() * 0.5).clamp_max(1.0).to(at::kFloat);
-    if (wrong(Fault::clip_by_rank)) core().optimizer().scale_gradients({.factor = factor});
-    if (wrong(Fault::clip_by_rank_in_place)) buffers().gradients(mine).mul_(factor);
+    if (wrong("clip_by_rank")) core().optimizer().scale_gradients({.factor = factor});
+    if (wrong("clip_by_rank_in_place")) buffers().gradients(mine).mul_(factor);
     core().update(mine);
     for (int rank = 0; rank < context_->group().size(); ++rank) {
       context_->group()
@@ -372,7 +272,7 @@ class Planted final : public Strategy, public UnitListener {
     buffers().parameters_changed(buffers().all());
   }
 
-  Fault fault_ = Fault::nothing;
+  std::string fault_ = "nothing";
   std::int64_t rank_ = -1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 1'000'000;

@@ -137,7 +137,8 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
               UnorderedElementsAre("initial_parameters_equal", "compute_copy", "integer_gradients",
                                    "parameters_equal", "attention_computed", "gradients_averaged",
                                    "gradients_computed", "parameters_updated", "rest_after_steps",
-                                   "clock_agrees", "collectives_as_planned", "step_scalars_equal"));
+                                   "clock_agrees", "collectives_as_planned", "step_scalars_equal",
+                                   "process_as_told"));
   EXPECT_THAT(named(run.checks, "integer_gradients").detail,
               HasSubstr("(after step 19, the last, and each time before)"));
 }

@@ -3,9 +3,11 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "ddprun/plugin/strategy.h"
 #include "support/thread_ranks.h"
@@ -28,9 +30,13 @@ class TravelsIn final : public Precision {
   at::ScalarType reduce_;
 };
 
+using Added = std::function<double()>;
+double nothing() { return 0; }
+
 /// The check on two ranks. Gradients of the first parameter are `right` times those of its squares,
-/// and on rank 1 the model computes them `own` times.
-Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloat) {
+/// and on rank 1 the model computes them `own` times, and a loss to which something is `added`.
+Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloat,
+                 const Added& added = nothing) {
   std::vector<Check> checks(2);
   test::run_ranks(2, [&](ProcessGroup& group) {
     ExchangesNothing strategy;
@@ -38,15 +44,20 @@ Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloa
     std::vector<NamedTensor> parameters = {{"first", at::ones({40})}, {"second", at::ones({7})}};
     for (NamedTensor& parameter : parameters) parameter.tensor.requires_grad_(true);
     DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
-    const auto loss = [&](double times) {
+    const auto loss = [&](double times, const Added& more) {
       return [&, times] {
-        const at::Tensor& first = parameters[0].tensor;
-        return times * first.pow(2).sum() + parameters[1].tensor.pow(3).sum();
+        const at::Tensor squares = parameters[0].tensor.pow(2).sum();
+        return times * squares + (1 - times) * squares.detach() +
+               parameters[1].tensor.pow(3).sum() + more();
       };
     };
+    const bool other = group.rank() == 1;
     const at::Tensor before = parameters[0].tensor.detach().clone();
-    checks[group.rank()] = check_gradients_computed(
-        ddp, group, {.own = loss(group.rank() == 1 ? own : right), .reference = loss(right)}, 5);
+    checks[group.rank()] =
+        check_gradients_computed(ddp, group,
+                                 {.own = loss(other ? own : right, other ? added : nothing),
+                                  .reference = loss(right, nothing)},
+                                 5);
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_TRUE(at::equal(parameters[0].tensor, before));
   });
@@ -81,6 +92,16 @@ TEST(GradientsComputed, CatchWhatIsNoNumberAndWhatShouldBeZero) {
   EXPECT_EQ(check_with(std::nan("")).status, CheckStatus::failed);
   EXPECT_EQ(check_with(0.01, 0).status, CheckStatus::failed);
   EXPECT_EQ(check_with(0, 0.01).status, CheckStatus::failed);
+}
+
+TEST(GradientsComputed, CatchAnotherLoss) {
+  EXPECT_EQ(check_with(1, 1, at::kFloat, [] { return 1e-4; }).status, CheckStatus::passed);
+  EXPECT_EQ(check_with(1, 1, at::kFloat, [] { return 0.5; }).detail,
+            "rank 1: the loss is 47.5, and 47 by PyTorch's operators; 0.00094 is allowed");
+  const Added evaluated = [] { return c10::GradMode::is_enabled() ? 0 : 0.5; };
+  EXPECT_EQ(check_with(1, 1, at::kFloat, evaluated).detail,
+            "rank 1: the loss without gradients is 47.5, and 47 by PyTorch's operators; 0.00094 "
+            "is allowed");
 }
 
 TEST(GradientsComputed, PassForWhatIsLeftOfTermsThatCancel) {

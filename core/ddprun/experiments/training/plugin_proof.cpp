@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/base/hash.h"
+#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/proof/attention/attention_proof.h"
@@ -105,6 +107,11 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   return at::tensor(errors).max().item<double>();  // of NaN, if there is one
 }
 
+std::string to_text(const StepScalars& scalars) {
+  return fmt::format("learning rate {:.17g}, gradient norm {:.17g}, factor {:.17g}{}", scalars.lr,
+                     scalars.gradient_norm, scalars.factor, scalars.skipped ? ", skipped" : "");
+}
+
 }  // namespace
 
 Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
@@ -177,6 +184,33 @@ Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessG
   return check_of_all(
       group, "loss_scaled_back", own,
       fmt::format("gradients of a loss times {:.6g} were divided by it", scaled_by));
+}
+
+std::pair<Check, std::int64_t> check_scalars(ProcessGroup& group,
+                                             const std::vector<StepScalars>& own) {
+  const std::string name = "step_scalars_equal";
+  std::vector<std::string> texts;
+  for (const StepScalars& each : own) texts.push_back(to_text(each));
+  const std::string hash =
+      fmt::format("{:016x}", hash64(fmt::format("{}", fmt::join(texts, "\n"))));
+  const auto hashes = group.all_gather_object(hash);
+  if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) {
+    return {{name, CheckStatus::passed,
+             fmt::format("learning rate, gradient norm and clip factor are equal on all {} ranks "
+                         "in each of {} steps",
+                         hashes.size(), own.size())},
+            0};
+  }
+  const auto all = all_gather_values(group, texts);
+  for (std::size_t step = 0; step < texts.size(); ++step) {
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank][step] == all[0][step]) continue;
+      return {{name, CheckStatus::failed,
+               fmt::format("rank 0 has {}, rank {} has {}", all[0][step], rank, all[rank][step])},
+              static_cast<std::int64_t>(step)};
+    }
+  }
+  return {{name, CheckStatus::failed, "no step differs alone"}, 0};
 }
 
 }  // namespace ddprun

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/result/check.h"
@@ -28,5 +30,10 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
 /// call it.
 Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                         double scaled_by);
+
+/// Compares what steps updated with over all ranks, bit by bit ("step_scalars_equal"). Beside a
+/// failure, the first step that differs, counted from the first of `own`. All ranks call it.
+std::pair<Check, std::int64_t> check_scalars(ProcessGroup& group,
+                                             const std::vector<StepScalars>& own);
 
 }  // namespace ddprun

@@ -5,12 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "ddprun/base/counter_hash.h"
-#include "ddprun/base/hash.h"
-#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/proof/proof.h"
@@ -24,19 +24,15 @@ constexpr std::size_t kDrawnSteps = 3;
 /// Relative: products are not added in the same order each time, and fp8 may scale anew.
 constexpr double kLossTolerance = 1e-2;
 
-/// As text that is equal if and only if the numbers are, bit for bit.
-std::string to_text(const StepScalars& scalars) {
-  return fmt::format("learning rate {:.17g}, gradient norm {:.17g}, factor {:.17g}{}", scalars.lr,
-                     scalars.gradient_norm, scalars.factor, scalars.skipped ? ", skipped" : "");
-}
-
-/// Whose a failed check is: "strategy naive". Time can be any plugin's.
+/// Whose a failed check is: "strategy naive". Some can be any plugin's.
 std::string blamed(const std::string& check, const Experiment& experiment) {
-  if (check == "rest_after_steps" || check == "clock_agrees") return "a plugin";
+  constexpr std::array kOfAny = {"rest_after_steps", "clock_agrees", "process_as_told",
+                                 "parameters_unchanged"};
+  if (std::ranges::find(kOfAny, check) != kOfAny.end()) return "a plugin";
   const auto plugin = [&](PluginKind kind) {
     return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
   };
-  if (check == "gradients_computed") {
+  if (check == "gradients_computed" || check == "loss_computed") {
     const bool fused = training(experiment).model.kernels == KernelSet::fused;
     return plugin(PluginKind::attention) + " or " +
            (fused ? "model.kernels fused" : plugin(PluginKind::precision));
@@ -56,15 +52,6 @@ Batch eighth_of(const Batch& batch) {
     return all.defined() ? all.narrow(0, 0, samples).narrow(1, 0, tokens).contiguous() : all;
   };
   return {part(batch.ids), part(batch.targets), part(batch.first_keys), batch.divisor};
-}
-
-std::string hash_of(const std::vector<StepScalars>& scalars) {
-  Hash64 hash;
-  for (const StepScalars& each : scalars) {
-    const std::string text = to_text(each);
-    hash.add(text.data(), text.size());
-  }
-  return fmt::format("{:016x}", hash.value());
 }
 
 }  // namespace
@@ -87,10 +74,12 @@ std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const StepSpan& steps)
   return {drawn.begin(), drawn.end()};
 }
 
-RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group)
+RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
+                   ComputesOn told)
     : experiment_(experiment),
       trainer_(trainer),
       group_(group),
+      told_(std::move(told)),
       steps_(trainer.steps()),
       first_(fmt::format("before step {}", steps_.first)),
       lost_(trainer.data_parallel(), training(experiment).optimizer) {}
@@ -121,9 +110,7 @@ bool RunProof::begin() {
                                  resumed ? nullptr : trainer_.initial_values()),
         first_);
   look(first_);
-  if (trainer_.data_parallel().extent() != StepExtent::step) {
-    initial_hash_ = hash_parameters(trainer_.data_parallel());
-  }
+  if (keeps_some()) initial_hash_ = hash_kept();
   return std::none_of(checks_.begin(), checks_.end(),
                       [](const Check& check) { return check.status == CheckStatus::failed; });
 }
@@ -229,20 +216,21 @@ void RunProof::finish() {
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_.end - 1));
-  finish_gradients();
+  finish_computed();
   finish_meetings();
 }
 
-void RunProof::finish_gradients() {
+void RunProof::finish_computed() {
   DataParallel& data_parallel = trainer_.data_parallel();
-  const bool on_cpu = group_.device().torch_device().is_cpu();
-  if (data_parallel.extent() == StepExtent::forward || !on_cpu) return;
   // A difference in the last bit becomes one of a step of 8 bits, layer upon layer.
-  if (data_parallel.precision().dtypes().product_format() == "float8") return;
+  const bool in_8_bits = data_parallel.precision().dtypes().product_format() == "float8";
+  if (in_8_bits || !group_.device().torch_device().is_cpu()) return;
   data_parallel.optimizer().drop_moments();  // room for what PyTorch's operators take
-  enter(check_gradients_computed(data_parallel, group_,
-                                 trainer_.two_losses(eighth_of(trainer_.last_batch())),
-                                 counter_hash(seed_ + 2, looks_)),
+  const TwoLosses losses = trainer_.two_losses(eighth_of(trainer_.last_batch()));
+  enter(data_parallel.extent() == StepExtent::forward
+            ? check_loss_computed(data_parallel, group_, losses)
+            : check_gradients_computed(data_parallel, group_, losses,
+                                       counter_hash(seed_ + 2, looks_)),
         fmt::format("after step {}, the last", steps_.end - 1));
 }
 
@@ -263,7 +251,7 @@ void RunProof::look_again(const std::string& when) {
   // The blocks of a check would seldom fit where those of a step lie, and the heap would grow.
   const LargeBlocksMapped apart;
   check_parameters(when);
-  if (trainer_.data_parallel().extent() != StepExtent::step) check_unchanged(when);
+  if (keeps_some()) check_unchanged(when);
   look(when);
 }
 
@@ -278,10 +266,21 @@ void RunProof::check_parameters(const std::string& when) {
   enter(std::move(check), when);
 }
 
+bool RunProof::keeps_some() const {
+  const DataParallel& data_parallel = trainer_.data_parallel();
+  return data_parallel.extent() != StepExtent::step || data_parallel.frozen() != nullptr;
+}
+
+std::uint64_t RunProof::hash_kept() const {
+  const DataParallel& data_parallel = trainer_.data_parallel();
+  const bool all = data_parallel.extent() != StepExtent::step;
+  return all ? hash_parameters(data_parallel) : hash_frozen_parameters(data_parallel);
+}
+
 void RunProof::check_unchanged(const std::string& when) {
   const char* const name = "parameters_unchanged";
   if (failed(name)) return;
-  const std::uint64_t hash = hash_parameters(trainer_.data_parallel());
+  const std::uint64_t hash = hash_kept();
   const bool same = hash == initial_hash_;
   enter(make_check(name, same,
                    same ? fmt::format("hash {:016x}, as {}", hash, first_)
@@ -293,6 +292,7 @@ void RunProof::look(const std::string& when) {
   ++looks_;
   DataParallel& data_parallel = trainer_.data_parallel();
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
+  if (!failed("process_as_told")) enter(check_process(group_, told_), when);
   look_at_plugins(when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
   const std::int64_t micro_batches = batch_per_rank(experiment_) / micro_batch(experiment_);
@@ -360,36 +360,11 @@ void RunProof::finish_loss() {
 }
 
 void RunProof::finish_scalars() {
-  const char* const name = "step_scalars_equal";
-  const auto hashes = group_.all_gather_object(hash_of(scalars_));
-  const bool equal = std::all_of(hashes.begin(), hashes.end(),
-                                 [&](const std::string& hash) { return hash == hashes[0]; });
-  if (equal) {
-    enter({name, CheckStatus::passed,
-           fmt::format("learning rate, gradient norm and clip factor are equal on all {} ranks in "
-                       "each of {} steps",
-                       hashes.size(), steps_.count())},
-          "after each step");
-    return;
-  }
-  const auto [step, words] = first_difference();
-  const bool control = agreement() == Agreement::none;
-  enter({name, control ? CheckStatus::control : CheckStatus::failed, words},
-        fmt::format("in step {}", step));
-}
-
-std::pair<std::int64_t, std::string> RunProof::first_difference() {
-  std::vector<std::string> own;
-  for (const StepScalars& each : scalars_) own.push_back(to_text(each));
-  const auto all = all_gather_values(group_, own);
-  for (std::size_t step = 0; step < own.size(); ++step) {
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      if (all[rank][step] == all[0][step]) continue;
-      return {steps_.first + static_cast<std::int64_t>(step),
-              fmt::format("rank 0 has {}, rank {} has {}", all[0][step], rank, all[rank][step])};
-    }
-  }
-  return {0, "no step differs alone"};
+  auto [check, step] = check_scalars(group_, scalars_);
+  const bool failed = check.status == CheckStatus::failed;
+  if (failed && agreement() == Agreement::none) check.status = CheckStatus::control;
+  enter(std::move(check),
+        failed ? fmt::format("in step {}", steps_.first + step) : std::string("after each step"));
 }
 
 }  // namespace ddprun

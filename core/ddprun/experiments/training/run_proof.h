@@ -29,8 +29,9 @@ std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const StepSpan& steps)
 /// there are none. All ranks call it alike. Training thread.
 class RunProof {
  public:
-  /// All outlive this object.
-  RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group);
+  /// All outlive this object. `told`: what the row says.
+  RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
+           ComputesOn told = {});
 
   /// Before begin(): what the reading of a checkpoint found.
   void enter_resumed(Check check) { enter(std::move(check), first_); }
@@ -80,21 +81,23 @@ class RunProof {
   std::string off_plan() const;
   /// After a step that counts_ was begun for.
   void count_lost(std::int64_t index);
+  /// Of the parameters that no step updates: all, or those that are frozen.
   void check_unchanged(const std::string& when);
+  bool keeps_some() const;
+  std::uint64_t hash_kept() const;
   void check_parameters(const std::string& when);
   Agreement agreement() const { return trainer_.data_parallel().context().plan().agreement; }
-  void finish_gradients();
+  void finish_computed();
   void finish_loss();
   void finish_plan();
   void finish_scalars();
   /// Of a periodic strategy: how often its ranks met. One whose ranks never did is a control.
   void finish_meetings();
-  /// The first step whose scalars are not the same on all ranks, and both values.
-  std::pair<std::int64_t, std::string> first_difference();
 
   const Experiment& experiment_;
   Trainer& trainer_;
   ProcessGroup& group_;
+  const ComputesOn told_;
   const StepSpan steps_;
   const std::string first_;  ///< "before step 0"
   std::uint64_t seed_ = 0;
@@ -113,7 +116,7 @@ class RunProof {
   std::int64_t bytes_ = 0;
   std::vector<StepScalars> scalars_;
   std::uint64_t looks_ = 0;         ///< how often look() was called: each draws anew
-  std::uint64_t initial_hash_ = 0;  ///< of the parameters before step 0, where none is updated
+  std::uint64_t initial_hash_ = 0;  ///< hash_kept() before step 0
   double last_loss_ = 0;
   std::int64_t meetings_ = 0;  ///< steps after which the ranks of a periodic strategy agreed
   ClockProof clock_;

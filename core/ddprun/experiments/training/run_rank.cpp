@@ -236,7 +236,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     RunSaver saver(experiment, trainer, rank.group(), resumed ? resumed->folder() : "");
     setup.reset();
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
-    RunProof proof(experiment, trainer, rank.group());
+    RunProof proof(experiment, trainer, rank.group(), {result.cores, result.threads});
     if (resumed) proof.enter_resumed(resumed->read(experiment, trainer, rank.group()));
     const bool begins = proof.begin();
     building.reset();

@@ -50,6 +50,8 @@ Training::Training(KindFile file)
                       {"step_scalars_equal", "learning rate and clipping equal in each step"},
                       {"parameters_unchanged", "parameters as they were at the start"},
                       {"loss_again", "the loss computed again"},
+                      {"loss_computed", "the loss as by PyTorch's operators"},
+                      {"process_as_told", "threads, cores and rounding as told"},
                       {"collectives_as_planned", "collectives as planned"}}},
           std::move(file)) {}
 
