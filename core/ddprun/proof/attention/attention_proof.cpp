@@ -101,15 +101,19 @@ class Comparison {
   std::vector<ResultError> queries() const {
     const std::int64_t length = config_.sizes().queries;
     Compared out("output", results_.out);
-    std::optional<Compared> dq;
+    std::optional<Compared> dq, alone;
     if (config_.backward()) dq.emplace("dq", results_.dq);
+    if (results_.alone.defined()) alone.emplace("output without gradients", results_.alone);
     for (const auto& [head, rows] : rows_of(heads(), length)) {
       const OracleQueries right = oracle_of_queries(inputs_of(head), rows);
       out.compare(head, rows, right.out);
       if (dq) dq->compare(head, rows, right.dq);
+      if (alone) alone->compare(head, rows, right.out);
     }
-    if (!dq) return {out.error()};
-    return {out.error(), dq->error()};
+    std::vector<ResultError> errors = {out.error()};
+    if (dq) errors.push_back(dq->error());
+    if (alone) errors.push_back(alone->error());
+    return errors;
   }
 
   std::vector<ResultError> keys() const {
@@ -188,19 +192,15 @@ std::string find_wrong_attention(const AttentionConfig& config, Attention& atten
                                  const at::Tensor& first_keys) {
   AttentionTrial trial(config, attention, device, seed, TrialLayout::by_token, first_keys);
   TrialMarks marks;
-  TrialResults alone;
-  const TrialResults results = trial.run(marks, [&] {
+  at::Tensor alone;
+  TrialResults results = trial.run(marks, [&] {
     trial.call_next_layer();
-    alone.out = trial.output_alone();
+    alone = trial.output_alone();
     if (between) between();
   });
-  const ProofRows rows = {.whole = 0, .seed = seed};
-  std::vector<ResultError> errors = find_errors(config, trial.inputs(), results, rows);
-  AttentionConfig forward = config;
-  forward.passes = AttentionPasses::forward;
-  errors.push_back(find_errors(forward, trial.inputs(), alone, rows).front());
-  errors.back().name += " without gradients";
-  for (const ResultError& each : errors) {
+  results.alone = alone;
+  for (const ResultError& each :
+       find_errors(config, trial.inputs(), results, {.whole = 0, .seed = seed})) {
     if (each.error <= bound) continue;
     return fmt::format("{} is off by {:.2g} ({}), {:.2g} is allowed", each.name, each.error,
                        each.place, bound);

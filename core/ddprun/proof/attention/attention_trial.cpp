@@ -1,12 +1,13 @@
 // Gradients are asked for and not accumulated, so that none is copied into place.
 #include "ddprun/proof/attention/attention_trial.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/randn.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/kernels/rows/normal_values.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
@@ -14,10 +15,13 @@ namespace ddprun {
 TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed,
                         TrialLayout layout) {
   const AttentionSizes sizes = config.sizes();
-  const auto generator = at::detail::createCPUGenerator(seed);
+  std::int64_t drawn = 0;
   const auto draw = [&](std::int64_t time) {
-    const at::Tensor x = at::randn({sizes.batch, sizes.heads, time, sizes.head_dim}, generator)
-                             .to(device, scalar_type(config.dtype));
+    const at::Tensor values = at::empty({sizes.batch, sizes.heads, time, sizes.head_dim});
+    const std::int64_t begin = drawn;
+    drawn += values.numel();
+    kernels::write_normal_values(mix_bits(seed), begin, drawn, 1, values.data_ptr<float>());
+    const at::Tensor x = values.to(device, scalar_type(config.dtype));
     return layout == TrialLayout::contiguous ? x : x.transpose(1, 2).contiguous().transpose(1, 2);
   };
   TrialInputs inputs;

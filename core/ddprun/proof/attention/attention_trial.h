@@ -14,9 +14,9 @@ namespace ddprun {
 /// How the inputs lie: contiguous, or the heads of a token side by side, as a model has them.
 enum class TrialLayout { contiguous, by_token };
 
-/// What a call is given: standard normal, the same in each process for equal seeds. q and dout (the
-/// gradient of the output) are (batch, heads, queries, head_dim), k and v (batch, heads, keys,
-/// head_dim).
+/// What a call is given: standard normal within 3, the same in each process for equal seeds. q and
+/// dout (the gradient of the output) are (batch, heads, queries, head_dim), k and v (batch, heads,
+/// keys, head_dim).
 struct TrialInputs {
   at::Tensor q, k, v, dout;
   at::Tensor first_keys = {};  ///< as AttentionOptions has it
@@ -27,6 +27,7 @@ TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::
 /// What comes out of it. The gradients are undefined if backward did not run.
 struct TrialResults {
   at::Tensor out, dq, dk, dv;
+  at::Tensor alone = {};  ///< the output without gradients, if that was asked for
 };
 
 /// When a call began, when its output was there, and when it was over.
