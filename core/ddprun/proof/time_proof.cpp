@@ -16,6 +16,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/text.h"
+#include "ddprun/measure/environment.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/own_threads.h"
 #include "ddprun/proof/proof.h"
@@ -80,7 +81,7 @@ std::string text_of(const ComputesOn& what) {
 }
 
 std::string find_changed(const ComputesOn& told) {
-  const ComputesOn now;
+  const ComputesOn now = computes_on();
   if (now.threads != told.threads || now.cores != told.cores) {
     return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
   }
@@ -109,6 +110,8 @@ Check check_rest(ProcessGroup& group) {
   return check_of_all(group, "rest_after_steps", own,
                       fmt::format("{:.1f} ms after the step no thread works on", rested_ms));
 }
+
+ComputesOn computes_on() { return {usable_cores(), at::get_num_threads()}; }
 
 Check check_process(ProcessGroup& group, const ComputesOn& told) {
   return check_of_all(group, "process_as_told", find_changed(told),

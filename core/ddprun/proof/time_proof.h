@@ -2,12 +2,9 @@
 // and that it computes as its row says.
 #pragma once
 
-#include <ATen/Parallel.h>
-
 #include <cstdint>
 #include <vector>
 
-#include "ddprun/measure/environment.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/check.h"
 
@@ -18,14 +15,15 @@ namespace ddprun {
 /// it, each a process of its own.
 Check check_rest(ProcessGroup& group);
 
-/// What the training thread computes on; by default what it does now.
 struct ComputesOn {
-  std::vector<int> cores = usable_cores();
-  int threads = at::get_num_threads();
+  std::vector<int> cores;
+  int threads = 0;
 };
+/// What the calling thread computes on now.
+ComputesOn computes_on();
 
-/// Whether it still does, rounds to nearest and keeps denormals ("process_as_told"). All ranks call
-/// it, each on its training thread.
+/// Whether that is what the row says, and the thread rounds to nearest and keeps denormals
+/// ("process_as_told"). All ranks call it, each on its training thread.
 Check check_process(ProcessGroup& group, const ComputesOn& told);
 
 /// Compares how long steps took by the clock of all times and by the kernel itself.

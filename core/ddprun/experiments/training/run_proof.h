@@ -31,7 +31,7 @@ class RunProof {
  public:
   /// All outlive this object. `told`: what the row says.
   RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-           ComputesOn told = {});
+           ComputesOn told = computes_on());
 
   /// Before begin(): what the reading of a checkpoint found.
   void enter_resumed(Check check) { enter(std::move(check), first_); }
