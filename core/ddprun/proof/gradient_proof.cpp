@@ -43,7 +43,8 @@ OneBackward compute(DataParallel& data_parallel, const std::vector<Range>& runs,
 
 double mean_square(const at::Tensor& values) { return values.square().mean().item<double>(); }
 
-/// What is wrong with a loss; empty: nothing. Beside 1 rounding counts, and not beside the loss.
+/// What is wrong with a loss; empty: nothing. A loss below 1 is a difference of numbers of that
+/// size, so it may be off by as much as one of 1.
 std::string wrong_loss(const char* which, double got, double expected, const std::string& format) {
   const double bound = (format == "float32" ? 2e-5 : 0.03) * std::max(1.0, std::abs(expected));
   if (std::abs(got - expected) <= bound || !std::isfinite(expected)) return {};

@@ -85,8 +85,8 @@ void ProofIntegers::write(Range elements, int rank, int micro_batch, float* out)
   kernels::sum_drawn_integers(draw_, elements.begin, elements.end, rank, micro_batch, out);
   if (!overflowing_) return;
   const auto first = static_cast<std::int64_t>(draw_.key % kOverflowEach);
-  const std::int64_t before = (elements.begin - first + kOverflowEach - 1) / kOverflowEach;
-  for (std::int64_t i = first + std::max<std::int64_t>(0, before) * kOverflowEach; i < elements.end;
+  const std::int64_t ahead = first + kOverflowEach - elements.begin % kOverflowEach;
+  for (std::int64_t i = elements.begin + ahead % kOverflowEach; i < elements.end;
        i += kOverflowEach) {
     const kernels::DrawnInteger one = kernels::drawn_integers(draw_, i).both[0];
     const bool here = rank == kernels::kEach || rank == one.rank;

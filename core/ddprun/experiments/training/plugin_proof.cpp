@@ -107,6 +107,7 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   return at::tensor(errors).max().item<double>();  // of NaN, if there is one
 }
 
+/// As text that is equal if and only if the numbers are, bit for bit.
 std::string to_text(const StepScalars& scalars) {
   return fmt::format("learning rate {:.17g}, gradient norm {:.17g}, factor {:.17g}{}", scalars.lr,
                      scalars.gradient_norm, scalars.factor, scalars.skipped ? ", skipped" : "");
