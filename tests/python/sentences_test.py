@@ -25,10 +25,11 @@ EXPERIMENTS = {
     "strategies": f"train: {{batch_per_rank: 2, {TRAIN}}}\nprofile: {{steps: {STEPS}}}\nreport: {{repeats: 3}}\n"
                   "sweep: {strategy: [naive, overlap, flat]}\n",
     # What sleeps in backward makes steps longer, whatever else the machine does.
-    "longer": f"strategy: slow\ntrain: {{batch_per_rank: 2, {TRAIN}}}\nsweep: {{strategy.sleep_ms: [0, 50, 300]}}\n",
+    "longer": f"strategy: slow\ntrain: {{batch_per_rank: 2, {TRAIN}}}\nsweep: {{strategy.sleep_ms: [0, 1, 300]}}\n",
     "buckets": f"strategy: bucketed\ntrain: {{batch_per_rank: 2, {TRAIN}}}\nsweep: {{strategy.bucket_mb: [0.1, 0.4, 1.5]}}\n",
     "scaled": f"strategy: flat\ntrain: {{global_batch: 4, {TRAIN}}}\nreport: {{repeats: 3}}\nsweep: {{world.size: [1, 2]}}\n",
-    "slow": f"strategy: {{name: slow, sleep_ms: 40, rank: 1, first: 14}}\ntrain: {{batch_per_rank: 2, warmup_steps: {WARMUP}, steps: 36}}\n",
+    # More than a busy machine takes from a rank.
+    "slow": f"strategy: {{name: slow, sleep_ms: 200, rank: 1, first: 14}}\ntrain: {{batch_per_rank: 2, warmup_steps: {WARMUP}, steps: 24}}\n",
 }
 # A number of a sentence is rounded to its last digit.
 NUMBER = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
@@ -283,30 +284,38 @@ class Sentences(Findings):
                 self.assertLess(latency, 0.051 * exposed)
 
     def test_7_trend(self):
-        result, finding = self.only("longer", "trend")
-        match = re.search(rf"falls from {NUMBER} to {NUMBER} %: strategy.sleep_ms 0 to 300, {NUMBER} times the bytes, {NUMBER} times the step",
+        result = self.results["longer"]
+        step = [mean(result.step_ms(line)) for line in range(3)]
+        share = [mean(result.figures(line, "exposed_ms")) / ms for line, ms in enumerate(step)]
+        if share not in (sorted(share), sorted(share, reverse=True)) or abs(share[2] - share[0]) < 0.05:
+            return self.assertEqual(result.finding("trend"), [])  # on a busy machine
+        finding = self.only("longer", "trend")[1]
+        match = re.search(rf"(?:falls|rises) from {NUMBER} to {NUMBER} %: strategy.sleep_ms 0 to 300, {NUMBER} times the bytes, {NUMBER} times the step",
                           finding["text"])
         self.assertTrue(match, finding["text"])
-        step = [mean(result.step_ms(line)) for line in (0, 2)]
-        share = [mean(result.figures(line, "exposed_ms")) / ms for line, ms in zip((0, 2), step)]
         sent = [mean(result.figures(line, "bytes", over_steps=mean)) for line in (0, 2)]
-        for text, expected in zip(match.groups(), (100 * share[0], 100 * share[1], sent[1] / sent[0], step[1] / step[0])):
+        for text, expected in zip(match.groups(), (100 * share[0], 100 * share[2], sent[1] / sent[0], step[2] / step[0])):
             self.says(text, expected)
+        return None
 
     def test_8_best_bucket(self):
-        result, finding = self.only("buckets", "best_bucket")
-        match = re.search(rf"the shortest of 3 steps has {NUMBER} MB; sqrt\(s o w\) is {NUMBER} MB, of {NUMBER} MB of gradients, {NUMBER} µs "
-                          rf"a call and {NUMBER} GB/s", finding["text"])
-        self.assertTrue(match, finding["text"])
+        result = self.results["buckets"]
         best = min(range(3), key=lambda line: mean(result.step_ms(line)))
         row = result.data["rows"][best]
         link = next(each for each in row["ranks"][0]["link"] if each["kind"] == "all_reduce")
+        if link["latency_us"] <= 0:
+            return self.assertEqual(result.finding("best_bucket"), [])  # on a busy machine
+        finding = self.only("buckets", "best_bucket")[1]
+        match = re.search(rf"the shortest of 3 steps has {NUMBER} MB; sqrt\(s o w\) is {NUMBER} MB, of {NUMBER} MB of gradients, {NUMBER} µs "
+                          rf"a call and {NUMBER} GB/s", finding["text"])
+        self.assertTrue(match, finding["text"])
         size = mean(result.figures(best, "bytes", over_steps=mean))
         self.says(match[1], row["config"]["strategy"]["bucket_mb"])
         closed = math.sqrt(size * link["latency_us"] * 1e-6 * link["gb_per_s"] * 1e9) * 1e-6
         self.says(match[2], closed)
         for text, expected in zip(match.groups()[2:], (size * 1e-6, link["latency_us"], link["gb_per_s"])):
             self.says(text, expected)
+        return None
 
     def test_9_scaling_and_10_what_repeats(self):
         result, finding = self.only("scaled", "strong_scaling")
@@ -363,11 +372,11 @@ class SlowRank(Findings):
         usual = median([max(step) for step in work])
         behind = [step[1] - step[0] for step in work]
         slow = [each for each in behind if each > 0.05 * usual]
-        match = re.fullmatch(rf"rank 1 of .+ was slow in {NUMBER} of 36 steps \(since measured step 13\), most of it in backward: the others "
+        match = re.fullmatch(rf"rank 1 of .+ was slow in {NUMBER} of 24 steps \(since measured step 13\), most of it in backward: the others "
                              rf"wait for it, {NUMBER} ms a step.*", finding["text"])
         self.assertTrue(match, finding["text"])
         self.assertEqual(int(match[1]), len(slow))
-        self.says(match[2], sum(slow) / 36)
+        self.says(match[2], sum(slow) / 24)
 
 
 if __name__ == "__main__":
