@@ -32,3 +32,17 @@ function(ddprun_add_test program)
 list_tests([[$<TARGET_FILE:${program}>]] [[${arg_LABEL}]] ${arg_CASES_PER_TEST} [[${arg_ALONE}]] [[${arg_WAITING}]])\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
 endfunction()
+
+# ddprun_test_library(<target> <path> <object library> [<symbol> <name>]): tests/<path>.so in the build folder, of what was compiled
+# once for several. <symbol>, which ddprun looks for in a library, is <name> in this one.
+function(ddprun_test_library target path objects)
+  cmake_path(GET path PARENT_PATH folder)
+  cmake_path(GET path FILENAME file)
+  add_library(${target} MODULE $<TARGET_OBJECTS:${objects}>)
+  target_link_libraries(${target} PRIVATE ddprun_core)
+  if(ARGC GREATER 3)
+    target_link_options(${target} PRIVATE -Wl,--defsym=${ARGV3}=${ARGV4})
+  endif()
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX PREFIX "" OUTPUT_NAME ${file} DISABLE_PRECOMPILE_HEADERS ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${folder})
+endfunction()

@@ -165,7 +165,7 @@ TEST(BadPlugins, OneThatForksWhenItIsLoadedIsTriedOnce) {
   for (const std::string name : {"forks_when_loaded", "doubles_when_loaded"}) {
     PluginRegistry registry({});
     registry.add_library(library_of(name));
-    EXPECT_EQ(registry.list().at(0).name, "ends_late") << name;
+    EXPECT_EQ(registry.list().at(0).name, "misbehaves") << name;
   }
 }
 

@@ -118,10 +118,10 @@ TEST(HostileInputs, ValuesAreShownShortAndEscaped) {
 TEST(HostileInputs, APluginThatCrashesWhileItIsAskedIsNamed) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   EXPECT_THAT(
-      refusal_of(folder, {"validate", "a.yaml", "--set", "strategy=crashes", "--plugin-path",
+      refusal_of(folder, {"validate", "a.yaml", "--set", "strategy=misbehaves", "--plugin-path",
                           DDPRUN_BUILD_DIR "/tests/bad_plugins/crashes_when_asked"}),
       AllOf(HasSubstr("a plugin crashed while the experiment was planned"),
-            HasSubstr("strategy crashes, ")));
+            HasSubstr("strategy misbehaves, ")));
 }
 
 std::string bad_plugin(const std::string& name) {
@@ -133,7 +133,7 @@ TEST(HostileInputs, APluginThatCrashesAtExitTakesNoStatusAlong) {
   const std::string path = bad_plugin("aborts_at_exit_of_all");
   EXPECT_EQ(run_ddprun(folder, {"validate", "a.yaml", "--plugin-path", path}).status, 0);
   const CommandResult list = must_run(folder, {"list", "--plugin-path", path});
-  EXPECT_THAT(list.out, HasSubstr("ends_late"));
+  EXPECT_THAT(list.out, HasSubstr("misbehaves"));
   const CommandResult refused =
       must_run(folder, {"list", "--plugin-path", bad_plugin("throws_at_exit")});
   EXPECT_THAT(refused.err, HasSubstr("the plugin library crashed when it was tried"));
@@ -142,7 +142,7 @@ TEST(HostileInputs, APluginThatCrashesAtExitTakesNoStatusAlong) {
 TEST(HostileInputs, APluginThatCrashesWhenItIsDestroyedTakesNoRunAlong) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   const CommandResult run =
-      must_run(folder, {"a.yaml", "--set", "strategy=ends_late", "--set", "world.size=1",
+      must_run(folder, {"a.yaml", "--set", "strategy=misbehaves", "--set", "world.size=1",
                         "--plugin-path", bad_plugin("aborts_when_destroyed")});
   EXPECT_THAT(run.out, HasSubstr("✓ proved"));
 }

@@ -32,14 +32,14 @@ struct PluginDescriptor {
 #define DDPRUN_STRATEGY(Class, ...) DDPRUN_PLUGIN(Class, strategy, __VA_ARGS__)
 #define DDPRUN_PRECISION(Class, ...) DDPRUN_PLUGIN(Class, precision, __VA_ARGS__)
 #define DDPRUN_ATTENTION(Class, ...) DDPRUN_PLUGIN(Class, attention, __VA_ARGS__)
-#define DDPRUN_PLUGIN(Class, kind, ...)                       \
-  extern "C" __attribute__((visibility("default")))           \
-  const ::ddprun::PluginDescriptor ddprun_plugin_v1;          \
-  const ::ddprun::PluginDescriptor ddprun_plugin_v1 = {       \
-      sizeof(::ddprun::PluginDescriptor),                     \
-      ::ddprun::kPluginApiVersion,                            \
-      DDPRUN_BUILD_ID,                                        \
-      static_cast<std::uint32_t>(::ddprun::PluginKind::kind), \
-      __VA_ARGS__,                                            \
-      []() -> ::ddprun::Plugin* { return new Class(); },      \
+#define DDPRUN_PLUGIN(Class, kind, ...) DDPRUN_PLUGIN_AS(ddprun_plugin_v1, Class, kind, __VA_ARGS__)
+#define DDPRUN_PLUGIN_AS(symbol, Class, kind, ...)                                           \
+  extern "C" __attribute__((visibility("default"))) const ::ddprun::PluginDescriptor symbol; \
+  const ::ddprun::PluginDescriptor symbol = {                                                \
+      sizeof(::ddprun::PluginDescriptor),                                                    \
+      ::ddprun::kPluginApiVersion,                                                           \
+      DDPRUN_BUILD_ID,                                                                       \
+      static_cast<std::uint32_t>(::ddprun::PluginKind::kind),                                \
+      __VA_ARGS__,                                                                           \
+      []() -> ::ddprun::Plugin* { return new Class(); },                                     \
       [](::ddprun::Plugin* plugin) { delete plugin; }};

@@ -131,4 +131,7 @@ class PlantedAttention final : public Attention {
 
 }  // namespace ddprun::planted
 
-DDPRUN_ATTENTION(ddprun::planted::PlantedAttention, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(planted_attention, ddprun::planted::PlantedAttention, attention, "planted",
+                 "planted", "1.0")
+DDPRUN_PLUGIN_AS(planted_attention_a, ddprun::planted::PlantedAttention, attention, "planted",
+                 "planted_attention", "1.0")

@@ -61,4 +61,5 @@ class PlantedLossy final : public Strategy {
 
 }  // namespace ddprun::planted
 
-DDPRUN_STRATEGY(ddprun::planted::PlantedLossy, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(planted_lossy, ddprun::planted::PlantedLossy, strategy, "planted_lossy", "planted",
+                 "1.0")

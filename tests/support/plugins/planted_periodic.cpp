@@ -70,4 +70,5 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
 
 }  // namespace ddprun::planted
 
-DDPRUN_STRATEGY(ddprun::planted::PlantedPeriodic, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(planted_periodic, ddprun::planted::PlantedPeriodic, strategy, "planted_periodic",
+                 "planted", "1.0")

@@ -150,4 +150,5 @@ class PlantedPrecision final : public Precision {
 
 }  // namespace ddprun::planted
 
-DDPRUN_PRECISION(ddprun::planted::PlantedPrecision, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(planted_precision, ddprun::planted::PlantedPrecision, precision, "planted",
+                 "planted", "1.0")

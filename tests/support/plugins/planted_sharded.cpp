@@ -36,4 +36,5 @@ class PlantedSharded final : public UnitSharding {
 
 }  // namespace ddprun::planted
 
-DDPRUN_STRATEGY(ddprun::planted::PlantedSharded, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(planted_sharded, ddprun::planted::PlantedSharded, strategy, "planted_sharded",
+                 "planted", "1.0")

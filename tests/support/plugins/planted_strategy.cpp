@@ -284,4 +284,4 @@ class Planted final : public Strategy, public UnitListener {
 
 }  // namespace ddprun::planted
 
-DDPRUN_STRATEGY(ddprun::planted::Planted, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(planted_planted, ddprun::planted::Planted, strategy, "planted", "planted", "1.0")

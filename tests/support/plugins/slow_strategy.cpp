@@ -74,4 +74,4 @@ class Slow final : public Strategy {
 
 }  // namespace ddprun::slow
 
-DDPRUN_STRATEGY(ddprun::slow::Slow, TEST_NAME, TEST_SUMMARY, "1.0")
+DDPRUN_PLUGIN_AS(slow_slow, ddprun::slow::Slow, strategy, "slow", "slow", "1.0")

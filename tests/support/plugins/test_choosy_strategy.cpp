@@ -26,4 +26,4 @@ class TestChoosyStrategy final : public ddprun::Strategy {
 
 }  // namespace
 
-DDPRUN_STRATEGY(TestChoosyStrategy, TEST_NAME, TEST_SUMMARY, "1.2")
+DDPRUN_PLUGIN_AS(choosy_choosy, TestChoosyStrategy, strategy, "choosy", "choosy", "1.2")

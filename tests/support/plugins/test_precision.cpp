@@ -1,4 +1,4 @@
-// A precision with every default, named by its build.
+// A precision with every default.
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/precision.h"
 
@@ -8,4 +8,4 @@ class TestPrecision final : public ddprun::Precision {};
 
 }  // namespace
 
-DDPRUN_PRECISION(TestPrecision, TEST_NAME, TEST_SUMMARY, "1.2")
+DDPRUN_PLUGIN_AS(first_c, TestPrecision, precision, "apple", "first", "1.2")

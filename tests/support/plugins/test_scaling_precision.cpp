@@ -1,4 +1,4 @@
-// A precision that scales the loss by a constant, as one for float16 would, named by its build.
+// A precision that scales the loss by a constant, as one for float16 would.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -18,4 +18,4 @@ class TestScalingPrecision final : public ddprun::Precision, public ddprun::Loss
 
 }  // namespace
 
-DDPRUN_PRECISION(TestScalingPrecision, TEST_NAME, TEST_SUMMARY, "1.2")
+DDPRUN_PLUGIN_AS(scaling_a, TestScalingPrecision, precision, "scaling", "scaling", "1.2")

@@ -1,5 +1,5 @@
 // A precision that skips every second step, the first one too, as one for float16 skips those whose
-// gradients overflow on a rank; named by its build.
+// gradients overflow on a rank.
 #include <ATen/ops/full.h>
 
 #include "ddprun/plugin/export.h"
@@ -19,4 +19,4 @@ class TestSkippingPrecision final : public ddprun::Precision, public ddprun::Los
 
 }  // namespace
 
-DDPRUN_PRECISION(TestSkippingPrecision, TEST_NAME, TEST_SUMMARY, "1.2")
+DDPRUN_PLUGIN_AS(skipping_a, TestSkippingPrecision, precision, "skipping", "skipping", "1.2")

@@ -1,4 +1,4 @@
-// A strategy that does nothing, named by its build, with one option.
+// A strategy that does nothing, of several names, with one option.
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
@@ -18,4 +18,9 @@ class TestStrategy final : public ddprun::Strategy {
 
 }  // namespace
 
-DDPRUN_STRATEGY(TestStrategy, TEST_NAME, TEST_SUMMARY, "1.2")
+DDPRUN_PLUGIN_AS(first_a, TestStrategy, strategy, "apple", "first", "1.2")
+DDPRUN_PLUGIN_AS(first_b, TestStrategy, strategy, "pear", "first", "1.2")
+DDPRUN_PLUGIN_AS(second_a, TestStrategy, strategy, "apple", "second", "1.2")
+DDPRUN_PLUGIN_AS(second_b, TestStrategy, strategy, "quince", "second", "1.2")
+DDPRUN_PLUGIN_AS(twins_a, TestStrategy, strategy, "apple", "twins", "1.2")
+DDPRUN_PLUGIN_AS(twins_b, TestStrategy, strategy, "apple", "twins", "1.2")

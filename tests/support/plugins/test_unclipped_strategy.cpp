@@ -23,4 +23,4 @@ class TestUnclippedStrategy final : public ddprun::Strategy {
 
 }  // namespace
 
-DDPRUN_STRATEGY(TestUnclippedStrategy, TEST_NAME, TEST_SUMMARY, "1.2")
+DDPRUN_PLUGIN_AS(refusing_a, TestUnclippedStrategy, strategy, "unclipped", "refusing", "1.2")
