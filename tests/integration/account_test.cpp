@@ -197,7 +197,7 @@ Order order_of(const json& predicted, const Shortest& steps, double factor) {
 Order measured_order(const json& predicted, double factor, const std::function<json()>& run) {
   Shortest steps;
   Order order;
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  for (int attempt = 0; attempt < 6; ++attempt) {
     take_shorter(steps, run());
     order = order_of(predicted, steps, factor);
     if (order.wrong.empty()) break;

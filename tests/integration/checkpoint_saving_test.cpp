@@ -21,7 +21,9 @@ TEST_F(CheckpointSaving, WhatIsWrittenWhileTrainingGoesOnIsTheStateOfItsStep) {
                                  HasSubstr(", of which training stood ")));
     const json expected = last_row(folder_);
     const json& costs = expected["ranks"][0]["checkpoints"];
-    EXPECT_GE(costs[0]["steps_beside"], 1);
+    int beside = 0;  // of one alone it may be none: another program had the cores
+    for (const json& each : costs) beside += each["steps_beside"].get<int>();
+    EXPECT_GE(beside, 1);
     EXPECT_EQ(costs[3]["steps_beside"], 0) << "the run ends with it";
     for (const int step : {2, 4, 6, 8}) {
       EXPECT_EQ(checkpoint({"verify", saved(step)}).status, 0) << step;

@@ -109,13 +109,14 @@ TEST(JoinedLaunch, ARankThatRefusesSaysSoAndTheOthersSayItToo) {
     EXPECT_THAT(refusing[refuses]->err(), HasSubstr("error: unknown key 'stesp' in train"));
   }
   EXPECT_EQ(refusing[1]->wait(20), 2);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20))
+      << "waited for the one that does not come";
 }
 
 TEST(JoinedLaunch, ASilentListenerAtThePortIsGivenUpInTime) {
   Launch launch(2);
   DdprunProcess& rank = launch.start(1, {"one.yaml", "--set", "world.timeout_s=1"});
-  EXPECT_EQ(rank.wait(1 + 5), 1) << rank.err();
+  EXPECT_EQ(rank.wait(in_time(1)), 1) << rank.err();
   EXPECT_THAT(rank.err(), AllOf(HasSubstr("the store of this run does not answer"),
                                 HasSubstr("no word of rank 0 within 1 s")));
 }
@@ -124,7 +125,7 @@ TEST(JoinedLaunch, ARankThatDoesNotComeIsNamed) {
   Launch launch(2);
   launch.free_port();
   DdprunProcess& rank = launch.start(0, {"one.yaml", "--set", "world.timeout_s=1"});
-  EXPECT_EQ(rank.wait(1 + 5), 1) << rank.err();
+  EXPECT_EQ(rank.wait(in_time(1)), 1) << rank.err();
   EXPECT_THAT(rank.err(), HasSubstr("missing: rank 1"));
 }
 
@@ -138,7 +139,7 @@ TEST(JoinedLaunch, ARankZeroThatIsStoppedIsGivenUpInTime) {
   ASSERT_TRUE(eventually(30, [&] { return first.err().find(": step ") != std::string::npos; }))
       << first.err() << second.err();
   kill(first.pid(), SIGSTOP);
-  EXPECT_EQ(second.wait(2 + 5), 1) << second.err();
+  EXPECT_EQ(second.wait(in_time(2)), 1) << second.err();
   EXPECT_THAT(second.err(), HasSubstr("rank 0"));
 }
 
@@ -158,7 +159,7 @@ void expect_different_calls(const std::string& fault, const std::string& backend
   DdprunProcess& first = launch.start(0, words);
   DdprunProcess& second = launch.start(1, words);
   for (DdprunProcess* rank : {&first, &second}) {
-    EXPECT_EQ(rank->wait(2 * (2 + 5)), 1) << rank->err();
+    EXPECT_EQ(rank->wait(in_time(2)), 1) << rank->err();
     EXPECT_THAT(rank->err(), AllOf(HasSubstr("the ranks called different collectives"),
                                    HasSubstr("; rank 1: all_reduce '")));
   }

@@ -153,7 +153,7 @@ TEST_F(Mpi, ARankThatIsStoppedIsGivenUpInTime) {
   }
   ASSERT_GT(second, 0);
   kill(second, SIGSTOP);
-  ASSERT_TRUE(eventually(2 + 10, [&] {
+  ASSERT_TRUE(eventually(in_time(2), [&] {
     return run->err().find("no end within 2 s: timed out") != std::string::npos;
   })) << run->err();
   kill(second, SIGCONT);

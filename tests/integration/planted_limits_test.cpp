@@ -72,14 +72,14 @@ std::map<std::string, std::string> limits(const TemporaryFolder& folder) {
 TEST(PlantedLimits, ARankThatBecomesSlowInBackwardIsNamed) {
   const TemporaryFolder folder;
   const CommandResult run =
-      run_on(folder, "{name: slow, sleep_ms: 60, rank: 1, first: 10}", /*steps=*/28);
+      run_on(folder, "{name: slow, sleep_ms: 200, rank: 1, first: 10}", /*steps=*/28);
   ASSERT_EQ(run.status, 0) << run.err;
   const json slow = finding(folder, "slow_rank");
   ASSERT_FALSE(slow.is_null()) << run.out;
   EXPECT_EQ(slow["rank"], 1);
   EXPECT_EQ(slow["phase"], "backward");
   EXPECT_EQ(slow["since"], 8) << "of the measured steps, from 0";
-  EXPECT_NEAR(slow["behind_ms"].get<double>(), 60.0 * 20 / 28, 12);
+  EXPECT_NEAR(slow["behind_ms"].get<double>(), 200.0 * 20 / 28, 40);
   EXPECT_THAT(run.out,
               HasSubstr("(since measured step 9), most of it in backward: the others wait for it"));
   EXPECT_EQ(limits(folder)["layers.0.ln1.weight"], "slow_rank");
@@ -112,7 +112,9 @@ TEST_P(ShapedLink, IsNamedWithItsRate) {
   const json limit = finding(folder, "limit");
   ASSERT_FALSE(limit.is_null()) << run.out;
   EXPECT_EQ(limit["limit"], "link") << limit;
-  EXPECT_NEAR(limit["gb_per_s"].get<double>() / gb_per_s, 1, 0.25) << limit;
+  const double share = limit["gb_per_s"].get<double>() / gb_per_s;
+  EXPECT_GT(share, 0.6) << limit << ": a busy machine sends less";
+  EXPECT_LT(share, 1.25) << limit;
   EXPECT_THAT(run.out, HasSubstr("are more than the link carries while ranks compute"));
 }
 

@@ -156,7 +156,7 @@ TEST_P(Stopped, IsNamedAndEndedInTime) {
   std::vector<pid_t> ranks = process.ranks();
   std::sort(ranks.begin(), ranks.end());
   kill(ranks[at], SIGSTOP);
-  EXPECT_EQ(process.wait(2 + 5), 1) << process.err();
+  EXPECT_EQ(process.wait(in_time(2)), 1) << process.err();
   EXPECT_THAT(process.err(), HasSubstr("rank " + std::to_string(rank) +
                                        " failed: stopped by signal 19 (Stopped (signal))"));
   EXPECT_TRUE(eventually(5, [&] { return process.ranks().empty(); }));

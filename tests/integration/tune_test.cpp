@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-constexpr const char* kSlow = "{name: slow, sleep_ms: 20}";
+constexpr const char* kSlow = "{name: slow, sleep_ms: 40}";
 
 class Tune : public testing::Test {
  protected:

@@ -36,6 +36,11 @@ inline bool eventually(double seconds, const std::function<bool()>& condition) {
   return condition();
 }
 
+/// Seconds in which a launch ends whose time limit is `limit_s`, on a busy machine: on one that has
+/// nothing else to do it takes 5 more than that at most, and faults.Signals, which runs alone,
+/// holds it to them.
+constexpr double in_time(double limit_s) { return limit_s + 25; }
+
 /// Runs ddprun in a process group of its own. Its output goes to files in `folder`.
 class DdprunProcess {
  public:

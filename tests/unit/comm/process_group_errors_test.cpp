@@ -74,7 +74,7 @@ TEST_P(ProcessGroupErrors, AMissingRankIsATimeout) {
   EXPECT_EQ(error.what, "a collective failed");
   EXPECT_EQ(error.where, "rank 0 of 2, all_reduce 'layers.0.ffn.w1.weight'");
   EXPECT_THAT(error.hint, HasSubstr("timeout_s"));
-  EXPECT_LT(to_ms(now_ns() - begin), 5000);
+  EXPECT_LT(to_ms(now_ns() - begin), 20'000) << "waited for the timeout";
 }
 
 TEST_P(ProcessGroupErrors, AMissingTextIsATimeout) {
@@ -116,7 +116,7 @@ TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
   });
   EXPECT_THAT(error.where, HasSubstr("all_reduce 'second'"));
   EXPECT_THAT(error.hint, HasSubstr("another rank ended"));
-  EXPECT_LT(to_ms(now_ns() - begin), 5000);
+  EXPECT_LT(to_ms(now_ns() - begin), 20'000) << "waited for the timeout";
 }
 
 TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {

@@ -38,11 +38,11 @@ StorePtr client_of(int port, milliseconds timeout = milliseconds(20'000)) {
   return c10::make_intrusive<StoreClient>(place_of(port), timeout);
 }
 
-/// What `call` throws, and that it did so within three seconds.
+/// What `call` throws, and that it did so within ten seconds.
 ErrorText comm_error_of(const std::function<void()>& call) {
   const std::int64_t begin = now_ns();
   const ErrorText error = test::error_text_of<CommError>(call);
-  EXPECT_LT(to_ms(now_ns() - begin), 3000);
+  EXPECT_LT(to_ms(now_ns() - begin), 10'000);
   return error;
 }
 
@@ -152,7 +152,7 @@ TEST(Store, SilentConnectionsBlockNobody) {
   const std::int64_t begin = now_ns();
   const StorePtr store = client_of(served.port);
   expect_a_store(store, store->clone());
-  EXPECT_LT(to_ms(now_ns() - begin), 3000);
+  EXPECT_LT(to_ms(now_ns() - begin), 10'000);
 }
 
 TEST(Store, WhatIsNoRequestEndsTheConnectionAlone) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -63,10 +63,9 @@ TEST(ConfigNode, ManyKeysTakeNoTime) {
   std::string keys = "a: &a {";
   for (int i = 0; i < 20'000; ++i) keys += "k" + std::to_string(i) + ": 1, ";
   keys += "z: 1}\nb: {<<: *a, c: 1}\n";
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of the CPU, whatever else runs
   EXPECT_EQ(parse_yaml(keys, "a.yaml").find("b")->map.size(), 20'002U);
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(spent.count(), 1.5);
+  EXPECT_LT(std::clock() - begin, 1.5 * CLOCKS_PER_SEC);
 }
 
 TEST(ConfigNode, CopiesOfAnchoredValuesCount) {

@@ -23,6 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Much less than a rank sleeps that is not ended, and what a busy machine may take.
+constexpr std::chrono::seconds kInTime(30);
+
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 struct Seen {
@@ -125,7 +128,7 @@ TEST(Supervisor, ACommErrorWithoutACauseIsShownItself) {
   EXPECT_THAT(
       outcome.reason,
       MatchesRegex("rank 1 failed: the network is down\n  where: rank 1 of 2, process [0-9]+"));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, ARankDeafToSigtermIsKilled) {
@@ -138,7 +141,7 @@ TEST(Supervisor, ARankDeafToSigtermIsKilled) {
   });
   EXPECT_EQ(outcome.status, Outcome::Status::out_of_memory);
   EXPECT_THAT(outcome.reason, HasSubstr("rank 1 failed: out of memory"));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, AnExitWithoutAWordIsAFailureEvenWithStatusZero) {
@@ -196,34 +199,14 @@ TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
                            "  got: it does not go on, at the start\n"
                            "  expected: every rank where the others wait for it, within 1 s\n"
                            "  hint: who stopped it\\? .*"));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(6));
-}
-
-TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
-  const Outcome outcome = supervise(
-      2,
-      [](int rank) -> nlohmann::json {
-        if (rank == 1) {
-          const pid_t self = getpid();
-          if (fork() == 0) {
-            sleep_ms(300);
-            kill(self, SIGCONT);
-            _exit(0);
-          }
-          raise(SIGSTOP);
-        }
-        sleep_ms(2000);
-        return rank;
-      },
-      nullptr, 1);
-  EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
+  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 /// A number that ranks share.
-std::atomic<pid_t>& shared_process() {
-  void* const memory = ::mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE,
+std::atomic<int>& shared_number() {
+  void* const memory = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *new (memory) std::atomic<pid_t>(0);
+  return *new (memory) std::atomic<int>(0);
 }
 
 /// "123 (name of it) T ..."
@@ -233,8 +216,29 @@ bool is_stopped(pid_t process) {
   return text.find(") T ") != std::string::npos;
 }
 
+TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
+  const Outcome outcome = supervise(
+      2,
+      [](int rank) -> nlohmann::json {
+        if (rank == 1) {
+          const pid_t self = getpid();
+          if (fork() == 0) {
+            while (!is_stopped(self)) sleep_ms(10);
+            sleep_ms(300);
+            kill(self, SIGCONT);
+            _exit(0);
+          }
+          raise(SIGSTOP);
+        }
+        sleep_ms(2500);
+        return rank;
+      },
+      nullptr, 2);
+  EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
+}
+
 TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
-  std::atomic<pid_t>& stops = shared_process();
+  std::atomic<int>& stops = shared_number();
   const Outcome outcome = supervise(3, [&](int rank) -> nlohmann::json {
     if (rank == 2) {
       stops = getpid();
@@ -248,15 +252,18 @@ TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
 }
 
 TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers) {
-  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
+  std::atomic<int>& there = shared_number();
+  const Outcome outcome = supervise(3, [&](int rank) -> nlohmann::json {
     LaunchBoard::announce(3, "barrier", 0, "step");
+    ++there;
     if (rank == 1) sleep_ms(60'000);
     LaunchBoard::announce(3, "all_reduce", 4096, "layers.0.w");
     if (rank == 2) {
       const LaunchBoard::Wait waiting;
+      ++there;
       sleep_ms(60'000);
     }
-    sleep_ms(300);
+    while (there < 4) sleep_ms(10);
     throw TimeoutError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
   });
   EXPECT_THAT(
@@ -292,7 +299,7 @@ TEST(Supervisor, AWaitWithoutEndIsEnded) {
       nullptr, 0.5);
   EXPECT_THAT(outcome.reason, HasSubstr("rank 0 failed: it waits for the other ranks, and its time "
                                         "limit does not end that"));
-  EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(5500));
+  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, OwnWorkMayTakeLongerThanAWait) {
@@ -321,23 +328,23 @@ TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
       outcome.reason,
       MatchesRegex("rank 0 failed: its own work does not get on\n"
                    "  where: rank 0 of 2, process [0-9]+\n"
-                   "  got: rank 0 in forward for [0-2]\\.[0-9] s, 1 calls begun; rank 1 in forward "
-                   "for [0-2]\\.[0-9] s, 1 calls begun\n"
+                   "  got: rank 0 in forward for [0-9]\\.[0-9] s, 1 calls begun; rank 1 in forward "
+                   "for [0-9]\\.[0-9] s, 1 calls begun\n"
                    "  expected: a phase or a call that begins or ends within 1.0 s\n"
                    "  hint: .*progress_timeout_s.*"));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8));
+  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, ALongSilenceThatEndedRaisesTheLimit) {
   const Outcome outcome = supervise(
       1,
       [](int rank) -> nlohmann::json {
-        sleep_ms(800);  // below the limit
+        sleep_ms(1000);  // below the limit
         LaunchBoard::announce(1, "barrier", 0, "step");
-        sleep_ms(2500);  // above it, and no more than 20 times what was before
+        sleep_ms(3500);  // above it, and no more than 20 times what was before
         return rank;
       },
-      nullptr, 60, 1.5);
+      nullptr, 60, 2.5);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
