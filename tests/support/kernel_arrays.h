@@ -77,6 +77,11 @@ class Array {
   std::vector<T> storage_;
 };
 
+/// Values (steps, 2 * lanes) of pairs, unpaired: (2 * steps, lanes).
+inline at::Tensor unpaired(const at::Tensor& pairs) {
+  return pairs.view({pairs.size(0), -1, 2}).transpose(1, 2).flatten(0, 1);
+}
+
 /// The largest rounding error of T, relative to the value: half of the last place.
 template <class T>
 inline constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;

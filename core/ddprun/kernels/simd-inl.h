@@ -153,6 +153,30 @@ HWY_INLINE hn::Vec<Halves> to_halves(Vector vector) {
 #endif
   return hn::TruncateTo(kHalves, bf16_bits(vector));
 }
+/// Two vectors as bf16, side by side and in pairs, for products, which take subnormal numbers for
+/// zero. So may this.
+struct TwoRounded {
+  hn::Vec<Halves> first, second;
+  hn::Vec<Bits> pairs;
+};
+HWY_INLINE TwoRounded round_two(Vector first, Vector second) {
+#if HWY_TARGET <= HWY_AVX3
+  if (kHasAvx512Bf16) [[likely]] {
+    alignas(64) static constexpr std::uint16_t kInTurn[32] = {
+        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i both;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(first.raw), "v"(second.raw));
+    return {hn::Vec<Halves>{_mm512_castsi512_si256(both)},
+            hn::Vec<Halves>{_mm512_extracti64x4_epi64(both, 1)},
+            hn::Vec<Bits>{_mm512_permutexvar_epi16(_mm512_load_si512(kInTurn), both)}};
+  }
+#endif
+  const auto low = bf16_bits(first);
+  const auto high = bf16_bits(second);
+  return {hn::TruncateTo(kHalves, low), hn::TruncateTo(kHalves, high),
+          hn::Or(low, hn::ShiftLeft<16>(high))};
+}
 template <class Which>
 HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
   store_lanes(kHalves, to_halves(vector), reinterpret_cast<std::uint16_t*>(to), lanes);

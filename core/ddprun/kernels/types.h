@@ -15,6 +15,13 @@ namespace ddprun::kernels {
 /// a declaration says so.
 using bf16 = c10::BFloat16;
 
+/// Two bfloat16 values that are neighbours in the direction of the sum. An instruction that
+/// multiplies bfloat16 takes them together.
+struct Pair {
+  bf16 first, second;
+};
+static_assert(sizeof(Pair) == sizeof(float));
+
 /// The least multiple of `to` that is not below `value`.
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;

@@ -11,6 +11,7 @@ namespace {
 using kernels::bf16;
 using kernels::KeyLanes;
 using kernels::Matrix;
+using kernels::Pair;
 using kernels::QueryLanes;
 using test::Array;
 using test::expect_close;
@@ -21,6 +22,7 @@ INSTANTIATE_TEST_SUITE_P(, Softmax, test::every_target(), test::target_name);
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kLanes = 48;
+constexpr double kSubnormal = 0x1p-126;  // as large, and may be rounded to 0
 
 /// Minus infinity where lane q of (rows, kLanes) does not see the key: it sees `seen` + q.
 at::Tensor future_of_lanes(std::int64_t rows, std::int64_t seen) {
@@ -44,8 +46,9 @@ struct Online {
   void step(const at::Tensor& scores, std::int64_t first, std::int64_t count, std::int64_t seen,
             float scale) {
     Array<float> tile(scores.narrow(0, first, count));
-    const bool grown = kernels::online_softmax({count, kLanes, seen - first, scale}, tile.data(),
-                                               {largest.data(), sum.data()}, factor.data());
+    const bool grown =
+        kernels::online_softmax({count, kLanes, seen - first, scale}, tile.data(),
+                                {largest.data(), sum.data()}, factor.data(), tile.data());
     EXPECT_TRUE(grown || at::equal(factor.values(), at::ones({kLanes}, at::kDouble)));
     if (first > 0) probabilities.mul_(factor.values());
     probabilities.narrow(0, first, count).copy_(tile.values());
@@ -54,6 +57,41 @@ struct Online {
   Array<float> largest, sum, factor;
   at::Tensor probabilities;  // in double, relative to the sum
 };
+
+at::Tensor rounded(const at::Tensor& values) { return Array<bf16>(values).values(); }
+
+Pair* as_pairs(Array<float>& values) { return reinterpret_cast<Pair*>(values.data()); }
+
+/// Expects that the first half of `pairs` holds the rows of `values` in pairs, rounded.
+void expect_rounded_pairs(Array<float>& pairs, const at::Tensor& values) {
+  const std::int64_t rows = values.size(0);
+  const std::int64_t steps = (rows + 1) / 2;
+  const auto* const halves = &as_pairs(pairs)->first;
+  at::Tensor got = at::empty({steps, 2 * values.size(1)}, at::kDouble);
+  std::transform(halves, halves + got.numel(), got.data_ptr<double>(),
+                 [](bf16 half) { return static_cast<double>(static_cast<float>(half)); });
+  at::Tensor expected = at::zeros({2 * steps, values.size(1)}, at::kDouble);
+  expected.narrow(0, 0, rows).copy_(rounded(values));
+  expect_close(test::unpaired(got), expected, 0.0, kSubnormal);
+}
+
+TEST_P(Softmax, OnlineOfPairsIsThatOfFloat32Rounded) {
+  for (const std::int64_t keys : {1, 16, 33}) {
+    Array<float> scores(noise(keys, kLanes, 1));
+    Array<float> pairs = scores;
+    auto of_lanes = [] { return Array<float>(at::zeros({kLanes})); };
+    Array<float> largest[] = {of_lanes(), of_lanes()};
+    Array<float> sum[] = {of_lanes(), of_lanes()};
+    auto factor = of_lanes();
+    const QueryLanes tile = {keys, kLanes, 1, 0.5f};
+    kernels::online_softmax(tile, scores.data(), {largest[0].data(), sum[0].data()}, factor.data(),
+                            scores.data());
+    kernels::online_softmax(tile, pairs.data(), {largest[1].data(), sum[1].data()}, factor.data(),
+                            as_pairs(pairs));
+    expect_rounded_pairs(pairs, scores.values());
+    EXPECT_TRUE(at::equal(sum[0].values(), sum[1].values()));
+  }
+}
 
 void check_online(std::int64_t keys, std::int64_t tile, std::int64_t seen, float scale,
                   double spread) {
@@ -118,7 +156,18 @@ void check_backward(const KeyLanes& tile, double spread) {
   const at::Tensor expected = (masked - log_sum_exp.values().unsqueeze(-1)).exp();
   const at::Tensor expected_dscores =
       expected * (dscores.values() - delta.values().unsqueeze(-1)) * tile.scale;
-  kernels::softmax_backward(tile, log_sum_exp.data(), delta.data(), scores.data(), dscores.data());
+  auto scores_of_pairs = scores;
+  auto dscores_of_pairs = dscores;
+  auto rows = Array<bf16>::like(dscores.values());
+  kernels::softmax_backward(tile, log_sum_exp.data(), delta.data(), scores.data(), dscores.data(),
+                            kernels::ScoreGradients<float>{scores.data(), dscores.data(), nullptr});
+  kernels::softmax_backward(tile, log_sum_exp.data(), delta.data(), scores_of_pairs.data(),
+                            dscores_of_pairs.data(),
+                            kernels::ScoreGradients<Pair>{as_pairs(scores_of_pairs),
+                                                          as_pairs(dscores_of_pairs), rows.data()});
+  expect_rounded_pairs(scores_of_pairs, scores.values());
+  expect_rounded_pairs(dscores_of_pairs, dscores.values());
+  expect_close(rows.values(), rounded(dscores.values()), 0.0, kSubnormal);
   const double relative = 40 * 0x1p-24 + spread * tile.scale * 0x1p-21;
   expect_close(scores.values(), expected, relative, 1e-37);
   expect_close(dscores.values(), expected_dscores, relative, 1e-6 * tile.scale);

@@ -49,6 +49,7 @@ std::vector<at::Tensor> results(const AttentionShape& shape, bool side_by_side,
 }
 
 const AttentionShape kShapes[] = {{1, 2, 70, 70, 48, true, 0.3F},
+                                  {1, 2, 215, 215, 32, true, 0.4F},
                                   {1, 3, 130, 130, 16, false, 0.5F}};
 
 class Flash : public test::EveryTarget {};

@@ -76,24 +76,21 @@ void for_each_unit(std::int64_t units, std::int64_t threads, const F& f) {
   });
 }
 
-/// delta (batch * heads, queries) = the sums of dout * out by rows.
+/// sums (heads, queries) = the sums of dout * out by rows, of so many heads from `first_head` on.
 template <class T>
-at::Tensor row_sums(const AttentionShape& shape, const AttentionGradients<T>& gradients) {
-  const std::int64_t all = shape.batch * shape.heads;
-  at::Tensor delta = at::empty({all, shape.queries}, at::kFloat);
-  auto* const sums = delta.mutable_data_ptr<float>();
+void row_sums(const AttentionShape& shape, const AttentionGradients<T>& gradients,
+              std::int64_t first_head, std::int64_t heads, float* sums) {
   const std::int64_t tiles = tiles_of(shape.queries, kKeptTile);
-  at::parallel_for(0, all * tiles, 8, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, heads * tiles, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t first = unit % tiles * kKeptTile;
       const std::int64_t head = unit / tiles;
-      const auto dout = head_of(shape, shape.queries, gradients.dout, head);
+      const auto dout = head_of(shape, shape.queries, gradients.dout, first_head + head);
       row_dots(dout.block(first, 0, kKeptTile, shape.width),
-               head_of(shape, shape.queries, gradients.out, head).from(first),
+               head_of(shape, shape.queries, gradients.out, first_head + head).from(first),
                sums + head * shape.queries + first);
     }
   });
-  return delta;
 }
 
 /// The float32 sums of dq for some heads. If dq is float32 they are dq itself.
@@ -120,8 +117,10 @@ class QueryGradientSums {
 };
 
 /// How many heads are worked on at a time: one a thread, so that threads seldom wait for each
-/// other, and more if they are small.
+/// other, and more if they are small. A single thread waits for nobody, and finds a head in its
+/// caches again.
 std::int64_t heads_at_a_time(const AttentionShape& shape) {
+  if (threads_for(shape.batch * shape.heads) == 1) return 1;
   constexpr std::int64_t kValues = 1 << 16;  // of dq: what a cache holds
   const std::int64_t that_fit = kValues / std::max<std::int64_t>(1, shape.queries * shape.width);
   return std::clamp<std::int64_t>(std::max<std::int64_t>(at::get_num_threads(), that_fit), 1,
@@ -151,22 +150,23 @@ void flash_backward(const AttentionShape& shape, const AttentionInputs<S>& in,
                     const AttentionGradients<S>& gradients) {
   const std::int64_t all = shape.batch * shape.heads;
   const std::int64_t tiles = tiles_of(shape.keys, kKeptTile);
-  const std::int64_t query_tiles = tiles_of(shape.queries, kShortTile);
+  const std::int64_t query_tiles = tiles_of(shape.queries, kPassingTile);
   const std::int64_t together = heads_at_a_time(shape);
   const std::int64_t threads = threads_for(together * tiles);
-  const at::Tensor delta = row_sums(shape, gradients);
+  const at::Tensor delta = at::empty({together, shape.queries}, at::kFloat);
   const Scratch scratch(threads, backward_tile_scratch<S, T>(shape.width));
   const QueryGradientSums<S> sums(shape, together);
   for (std::int64_t first = 0; first < all; first += together) {
     const std::int64_t heads = std::min(together, all - first);
     std::vector<std::atomic<std::int64_t>> turns(heads * query_tiles);
+    row_sums(shape, gradients, first, heads, delta.mutable_data_ptr<float>());
     for_each_unit(heads * tiles, threads, [&](std::int64_t unit, std::int64_t thread) {
       const std::int64_t head = first + unit % heads;
       const Matrix<S> dq = head_of(shape, shape.queries, gradients.dq, head);
       const HeadGradients<S> of_head = {
           .dout = head_of(shape, shape.queries, gradients.dout, head),
           .log_sum_exp = gradients.log_sum_exp + head * shape.queries,
-          .delta = delta.const_data_ptr<float>() + head * shape.queries,
+          .delta = delta.const_data_ptr<float>() + unit % heads * shape.queries,
           .dq_sums = sums.of_head(unit % heads, dq),
           .dq = dq,
           .dk = head_of(shape, shape.keys, gradients.dk, head),

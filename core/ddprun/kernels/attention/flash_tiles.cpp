@@ -46,11 +46,6 @@ template <class T>
 Element<T>* take_steps(Arena& arena, std::int64_t rows, std::int64_t width) {
   return arena.take<Element<T>>(steps_of<T>(rows) * width);
 }
-/// The same for scores. Float32 ones are used where they lie.
-template <class T>
-Element<T>* take_scores(Arena& arena, std::int64_t rows, std::int64_t lanes) {
-  return std::is_same_v<T, float> ? nullptr : take_steps<T>(arena, rows, lanes);
-}
 
 template <class S, class T>
 struct ForwardScratch {
@@ -59,7 +54,6 @@ struct ForwardScratch {
   ForwardScratch(std::int64_t width, Arena arena)
       : q(arena.take<E>(steps_of<T>(width) * kKeptTile)),
         scores(arena.take<float>(kPassingTile * kKeptTile)),
-        probabilities(take_scores<T>(arena, kPassingTile, kKeptTile)),
         k(arena.take<T>(kPassingTile * width)),
         v(take_steps<T>(arena, kPassingTile, width)),
         sums(arena.take<float>(width * kKeptTile)),
@@ -72,8 +66,7 @@ struct ForwardScratch {
 
   E* q;           // (steps of width, queries)
   float* scores;  // (keys, queries)
-  E* probabilities;
-  T* k;  // (keys, width)
+  T* k;           // (keys, width)
   E* v;
   float* sums;  // (width, queries): of probabilities and values
   float* rows;  // (queries, width): the same, transposed
@@ -98,9 +91,8 @@ struct BackwardScratch {
         dv(arena.take<float>(kKeptTile * width)),
         scores(arena.take<float>(kPassingTile * kKeptTile)),
         dscores(arena.take<float>(kPassingTile * kKeptTile)),
-        score_steps(take_scores<T>(arena, kPassingTile, kKeptTile)),
         row_steps(take_steps<T>(arena, kPassingTile, width)),
-        rounded(std::is_same_v<T, float> ? nullptr : arena.take<bf16>(kShortTile * kKeptTile)),
+        rounded(std::is_same_v<T, float> ? nullptr : arena.take<bf16>(kPassingTile * kKeptTile)),
         bytes(arena.bytes()) {}
 
   E *k, *v;                 // (steps of width, keys)
@@ -109,8 +101,8 @@ struct BackwardScratch {
   T *q_rows, *dout_rows;    // (queries, width)
   float *dk, *dv;           // (keys, width)
   float *scores, *dscores;  // (queries, keys)
-  E *score_steps, *row_steps;
-  bf16* rounded;
+  E* row_steps;
+  bf16* rounded;  // (queries, keys): the scores' gradients
   std::int64_t bytes;
 };
 
@@ -163,22 +155,24 @@ class KeyTile {
   void run() {
     const std::int64_t begin = in_.causal ? first_ : 0;
     const std::int64_t end = end_of_queries();
-    for (std::int64_t query = begin; query < end; query += queries_from(query)) {
-      const std::int64_t rows = queries_from(query);
-      const std::int64_t next = query + rows;
+    Ahead dv(of_keys_in(gradients_.dv));
+    Ahead gradients(of_keys_in(gradients_.dk), &dv);
+    for (std::int64_t query = begin; query < end; query += kPassingTile) {
+      const std::int64_t next = query + kPassingTile;
       const Matrix<const T> q = dense(rows_of(in_.q, query), memory_.q_rows);
       const Matrix<const T> dout = dense(rows_of(gradients_.dout, query), memory_.dout_rows);
-      Ahead sums(rows_of(gradients_.dq_sums, query));
-      Ahead next_q(next < end ? rows_of(in_.q, next) : Matrix<const S>{});
-      Ahead next_dout(next < end ? rows_of(gradients_.dout, next) : Matrix<const S>{});
+      Ahead dq(is_last_of(next - 1) ? rows_of(gradients_.dq, query) : Matrix<S>{}, &gradients);
+      Ahead sums(rows_of(gradients_.dq_sums, query), &dq);
+      Ahead next_q(next < end ? rows_of(in_.q, next) : Matrix<const S>{}, &gradients);
+      Ahead next_dout(next < end ? rows_of(gradients_.dout, next) : Matrix<const S>{}, &gradients);
       const std::int64_t seen = seen_before(query + q.rows);
       if (query == begin) clear_from(seen);
       compute_scores(query, seen, q, dout, sums);
-      add_product(tile_of(memory_.scores, q.rows, seen), seen, dout, query > begin, memory_.dv,
-                  next_q);
-      add_product(tile_of(memory_.dscores, q.rows, seen), seen, q, query > begin, memory_.dk,
-                  next_dout);
-      add_to_queries(query, seen, std::min(q.rows, end - query));
+      add_product(over(memory_.scores), query, dout, query > begin,
+                  {memory_.dv, seen, width_, width_}, next_q);
+      add_product(over(memory_.dscores), query, q, query > begin,
+                  {memory_.dk, seen, width_, width_}, next_dout);
+      add_to_queries(query, dscore_rows(q.rows, seen), gradients);
     }
     if (begin >= end) clear_from(0);
     write_rows(of_width(memory_.dk), gradients_.dk.from(first_));
@@ -188,11 +182,7 @@ class KeyTile {
  private:
   template <class R>
   Matrix<R> rows_of(const Matrix<R>& all, std::int64_t query) const {
-    return all.block(query, 0, queries_from(query), width_);
-  }
-  /// Queries of the passing tile that begins here.
-  std::int64_t queries_from(std::int64_t query) const {
-    return in_.causal && query < first_ + kKeptTile ? kShortTile : kPassingTile;
+    return all.block(query, 0, kPassingTile, width_);
   }
 
   /// The queries from here on see later keys alone.
@@ -204,7 +194,11 @@ class KeyTile {
 
   /// The rows of this tile's keys. What is widened stays until the next call.
   Matrix<const T> of_keys(const Matrix<const S>& all) const {
-    return multiplied(all.block(first_, 0, keys_, width_), memory_.widened);
+    return multiplied(of_keys_in(all), memory_.widened);
+  }
+  template <class R>
+  Matrix<R> of_keys_in(const Matrix<R>& all) const {
+    return all.block(first_, 0, keys_, width_);
   }
   Matrix<const float> of_width(const float* sums) const { return {sums, keys_, width_, width_}; }
 
@@ -219,45 +213,79 @@ class KeyTile {
     return {scores, rows, lanes, lanes};
   }
 
+  /// What takes the place of float32 scores.
+  static E* over(float* scores) { return reinterpret_cast<E*>(scores); }
+
   /// Probabilities and the scores' gradients.
   void compute_scores(std::int64_t query, std::int64_t keys, const Matrix<const T>& q,
                       const Matrix<const T>& dout, Ahead& ahead) {
     const Matrix<float> scores = tile_of(memory_.scores, q.rows, keys);
     const Matrix<float> dscores = tile_of(memory_.dscores, q.rows, keys);
     const std::int64_t lanes = scores.columns;
-    tile_product(along_rows(q), k_.block(0, 0, k_.rows, lanes), false, scores, ahead);
-    tile_product(along_rows(dout), v_.block(0, 0, v_.rows, lanes), false, dscores, ahead);
+    multiply_seen(query, along_rows(q), k_, scores, ahead);
+    multiply_seen(query, along_rows(dout), v_, dscores, ahead);
     hide_before(in_, {query, q.rows, lanes}, {first_, keys, 1}, memory_.scores);
     const std::int64_t seen = in_.causal ? query - first_ + 1 : keys;
+    const ScoreGradients<E> gradients = {over(memory_.scores), over(memory_.dscores),
+                                         memory_.rounded};
     softmax_backward({q.rows, lanes, keys, seen, in_.scale}, gradients_.log_sum_exp + query,
-                     gradients_.delta + query, memory_.scores, memory_.dscores);
+                     gradients_.delta + query, memory_.scores, memory_.dscores, gradients);
   }
 
-  /// out (keys, width) += scores (rows, keys), transposed, times values (rows, width).
-  void add_product(const Matrix<const float>& scores, std::int64_t keys,
-                   const Matrix<const T>& values, bool add, float* out, Ahead& ahead) {
-    const Matrix<const E> right = down_columns(values, memory_.row_steps);
-    const Matrix<const E> left = down_columns(scores, memory_.score_steps);
-    tile_product(left.block(0, 0, left.rows, keys).transposed(), right, add,
-                 {out, keys, width_, width_}, ahead);
+  /// Whether queries from this one on see all keys of the tile.
+  bool sees_all(std::int64_t query) const { return !in_.causal || query >= first_ + keys_ - 1; }
+  /// How many rows of queries are multiplied at a time: few where they do not see the same keys.
+  std::int64_t rows_at_a_time(std::int64_t query) const {
+    return sees_all(query) ? kPassingTile : product_rows();
   }
 
-  /// dq += the scores' gradients (queries, keys) times keys, for each turn that begins among so
-  /// many of them.
-  void add_to_queries(std::int64_t query, std::int64_t keys, std::int64_t begun) {
-    const Matrix<float> dscores = tile_of(memory_.dscores, in_.q.rows - query, keys);
-    for (std::int64_t row = 0; row < begun; row += kShortTile) {
-      add_in_turn(query + row, keys, dscores.block(row, 0, kShortTile, dscores.columns));
+  /// c (queries, keys) = rows (queries, width) times keys, whatever for most that are not seen.
+  void multiply_seen(std::int64_t query, const Matrix<const E>& rows, const Matrix<const E>& keys,
+                     const Matrix<float>& c, Ahead& ahead) {
+    const std::int64_t count = rows_at_a_time(query);
+    for (std::int64_t row = 0; row < c.rows; row += count) {
+      const Matrix<const E> left = rows.block(row, 0, count, rows.columns);
+      const std::int64_t lanes = whole_lanes(seen_before(query + row + left.rows));
+      tile_product(left, keys.block(0, 0, keys.rows, lanes), false, c.block(row, 0, count, lanes),
+                   ahead);
     }
   }
-  void add_in_turn(std::int64_t query, std::int64_t keys, const Matrix<const float>& dscores) {
-    const Matrix<const E> left = along_rounded_rows(dscores, keys, memory_.rounded, T{});
+
+  /// out (keys, width) += scores (rows, keys), transposed, times values (rows, width). Queries
+  /// before a key do not see it, and are left out.
+  void add_product(const E* scores, std::int64_t query, const Matrix<const T>& values, bool add,
+                   const Matrix<float>& out, Ahead& ahead) {
+    const Matrix<const E> right = down_columns(values, memory_.row_steps);
+    const Matrix<const E> left =
+        Matrix<const E>{scores, right.rows, out.rows, whole_lanes(out.rows)}.transposed();
+    const std::int64_t seen_by_all = sees_all(query) ? out.rows : query - first_;
+    for (std::int64_t row = 0, count = seen_by_all; row < out.rows; row += count) {
+      if (row == seen_by_all) count = product_rows();
+      const std::int64_t step = std::max<std::int64_t>(0, row - seen_by_all) / kTermsAStep<T>;
+      tile_product(left.block(row, step, count, left.columns), right.from(step), add,
+                   out.block(row, 0, count, width_), ahead);
+    }
+  }
+  Matrix<const T> dscore_rows(std::int64_t rows, std::int64_t keys) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return {memory_.dscores, rows, keys, whole_lanes(keys)};
+    } else {
+      return {memory_.rounded, rows, keys, whole_lanes(keys)};
+    }
+  }
+  /// dq += the scores' gradients (queries, keys) times keys, when its turn has come.
+  void add_to_queries(std::int64_t query, const Matrix<const T>& dscores, Ahead& ahead) {
     const Matrix<float> sums = gradients_.dq_sums.block(query, 0, dscores.rows, width_);
-    std::atomic<std::int64_t>& turn = gradients_.turns[query / kShortTile];
+    std::atomic<std::int64_t>& turn = gradients_.turns[query / kPassingTile];
     const std::int64_t tile = (first_ - in_.first_key(query) / kKeptTile * kKeptTile) / kKeptTile;
     wait_for(turn, tile);
-    Ahead nothing;
-    tile_product(left, k_rows_.block(0, 0, left.columns, width_), tile > 0, sums, nothing);
+    const std::int64_t count = rows_at_a_time(query);
+    for (std::int64_t row = 0; row < sums.rows; row += count) {
+      const std::int64_t keys = seen_before(std::min(query + row + count, query + sums.rows));
+      const Matrix<const E> left = along_rows(dscores.block(row, 0, count, keys));
+      tile_product(left, k_rows_.block(0, 0, left.columns, width_), tile > 0,
+                   sums.block(row, 0, count, width_), ahead);
+    }
     if (is_last_of(query + sums.rows - 1)) {
       write_rows(Matrix<const float>(sums), gradients_.dq.from(query));
     }
@@ -305,6 +333,8 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
   const std::int64_t end = in.causal ? std::min(first + q_rows.rows, in.k.rows) : in.k.rows;
   const auto q = row_a_lane(along_rows(multiplied(q_rows, memory.widened)), memory.q);
   const Matrix<float> sums = {memory.sums, width, all_lanes, all_lanes};
+  Ahead out_rows(out.block(first, 0, q_rows.rows, width));
+  auto* const probabilities = reinterpret_cast<Element<T>*>(memory.scores);
   // Finite, since a query may see none of the first keys.
   std::fill_n(memory.running.largest, all_lanes, kBelowAllScores);
   std::fill_n(memory.running.sum, all_lanes, 0.0F);
@@ -317,20 +347,20 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
     const std::int64_t lanes = all_lanes - lane;
     const Matrix<float> scores = {memory.scores, keys, lanes, lanes};
     const Matrix<const S> v = in.v.block(key, 0, keys, width);
-    Ahead values(v);
-    Ahead next_keys(in.k.block(std::min(key + keys, end), 0, keys, width));
+    Ahead values(v, &out_rows);
+    Ahead next_keys(in.k.block(std::min(key + keys, end), 0, keys, width), &out_rows);
     tile_product(along_rows(dense(in.k.block(key, 0, keys, width), memory.k)), q.from(0, lane),
                  false, scores, values);
     hide_before(in, {first + lane, q_rows.rows - lane, 1}, {key, keys, lanes}, memory.scores);
     const std::int64_t seen = in.causal ? first + lane - key + 1 : keys;
     const RunningSoftmax running = {memory.running.largest + lane, memory.running.sum + lane};
     std::fill_n(memory.factor, lane, 1.0F);
-    const bool grown =
-        online_softmax({keys, lanes, seen, in.scale}, memory.scores, running, memory.factor + lane);
+    const bool grown = online_softmax({keys, lanes, seen, in.scale}, memory.scores, running,
+                                      memory.factor + lane, probabilities);
     if (grown && key > begin) scale_lanes(width, all_lanes, memory.factor, memory.sums);
     tile_product(down_columns(v, memory.v).transposed(),
-                 down_columns(Matrix<const float>(scores), memory.probabilities), key > begin,
-                 sums.from(0, lane), next_keys);
+                 Matrix<const Element<T>>{probabilities, steps_of<T>(keys), lanes, lanes},
+                 key > begin, sums.from(0, lane), next_keys);
   }
   finish_softmax(width, all_lanes, in.scale, memory.running, memory.sums, memory.log_sum_exp);
   const Matrix<float> rows = {memory.rows, q_rows.rows, width, width};

@@ -16,7 +16,7 @@ constexpr std::int64_t kWidthUnit = 16;
 /// other way round.
 constexpr std::int64_t kKeptTile = 128;
 constexpr std::int64_t kPassingTile = 64;
-/// A passing tile of which the kept one sees a part: less is computed in vain.
+/// A passing tile in forward of which the kept one sees a part: less is computed in vain.
 constexpr std::int64_t kShortTile = 32;
 static_assert(kKeptTile % kPassingTile == 0 && kPassingTile % kShortTile == 0);
 
@@ -58,7 +58,7 @@ struct HeadGradients {
   const float* delta;     ///< (queries,): dout times out, by rows
   Matrix<float> dq_sums;  ///< (queries, width); may be dq
   Matrix<S> dq, dk, dv;
-  /// For each kShortTile queries, how many tiles of keys have added to dq_sums, beginning with
+  /// For each kPassingTile queries, how many tiles of keys have added to dq_sums, beginning with
   /// the first that one of them sees: 0 at the beginning.
   std::atomic<std::int64_t>* turns;
 };

@@ -80,27 +80,16 @@ void transpose(const Matrix<const E>& in, const Matrix<E>& out) {
   transpose_blocks(in, out);
 }
 
-/// The bits of bfloat16 values in the low halves of the lanes.
-template <class Which>
-HWY_INLINE hn::Vec<Bits> half_words(const float* from, Which lanes) {
-  return hn::PromoteTo(kBits, to_halves(load(from, lanes)));
-}
-template <class Which>
-HWY_INLINE hn::Vec<Bits> half_words(const bf16* from, Which lanes) {
-  return hn::PromoteTo(kBits,
-                       load_lanes(kHalves, reinterpret_cast<const std::uint16_t*>(from), lanes));
-}
-
-template <class T>
-void pair_rows(const Matrix<const T>& in, Pair* out) {
+void pair_rows_of(const Matrix<const bf16>& in, Pair* out) {
   for (std::int64_t row = 0; row < in.rows; row += 2, out += in.columns) {
-    const T* const first = in.data + row * in.stride;
-    const T* const second = first + in.stride;
+    const auto* const first = reinterpret_cast<const std::uint16_t*>(in.from(row).data);
+    const auto* const second = first + in.stride;
     const bool alone = row + 1 == in.rows;
     auto* const to = reinterpret_cast<std::uint32_t*>(out);
     for_vectors(0, in.columns, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const auto low = half_words(first + i, lanes);
-      const auto high = alone ? hn::Zero(kBits) : half_words(second + i, lanes);
+      const auto low = hn::PromoteTo(kBits, load_lanes(kHalves, first + i, lanes));
+      const auto high =
+          alone ? hn::Zero(kBits) : hn::PromoteTo(kBits, load_lanes(kHalves, second + i, lanes));
       store_lanes(kBits, hn::Or(low, hn::ShiftLeft<16>(high)), to + i, lanes);
     });
   }
@@ -119,12 +108,11 @@ void transpose(const Matrix<const E>& in, const Matrix<E>& out) {
 template void transpose(const Matrix<const float>&, const Matrix<float>&);
 template void transpose(const Matrix<const Pair>&, const Matrix<Pair>&);
 
-template <class T>
-void pair_rows(const Matrix<const T>& in, Pair* out) {
-  DDPRUN_DISPATCH(pair_rows, T)(in, out);
+HWY_EXPORT(pair_rows_of);
+
+void pair_rows(const Matrix<const bf16>& in, Pair* out) {
+  HWY_DYNAMIC_DISPATCH(pair_rows_of)(in, out);
 }
-template void pair_rows(const Matrix<const float>&, Pair*);
-template void pair_rows(const Matrix<const bf16>&, Pair*);
 
 }  // namespace ddprun::kernels
 #endif

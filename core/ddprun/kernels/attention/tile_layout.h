@@ -10,8 +10,7 @@ template <class E>
 void transpose(const Matrix<const E>& in, const Matrix<E>& out);
 
 /// out ((rows + 1) / 2, columns): the pairs of rows 0 and 1, 2 and 3 and so on of in (rows,
-/// columns), rounded to bfloat16. The row that the last one may lack counts as 0. T: float or bf16.
-template <class T>
-void pair_rows(const Matrix<const T>& in, Pair* out);
+/// columns). The row that the last one may lack counts as 0.
+void pair_rows(const Matrix<const bf16>& in, Pair* out);
 
 }  // namespace ddprun::kernels

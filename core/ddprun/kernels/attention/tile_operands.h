@@ -17,11 +17,13 @@ namespace ddprun::kernels {
 template <class T>
 using Element = std::conditional_t<std::is_same_v<T, float>, float, Pair>;
 
+template <class T>
+constexpr std::int64_t kTermsAStep = sizeof(Element<T>) / sizeof(T);
+
 /// Steps of a sum over `terms` terms.
 template <class T>
 constexpr std::int64_t steps_of(std::int64_t terms) {
-  constexpr auto in_a_step = static_cast<std::int64_t>(sizeof(Element<T>) / sizeof(T));
-  return (terms + in_a_step - 1) / in_a_step;
+  return (terms + kTermsAStep<T> - 1) / kTermsAStep<T>;
 }
 
 template <class T>
@@ -76,18 +78,6 @@ inline Matrix<const float> along_rows(const Matrix<const float>& rows) { return 
 inline Matrix<const Pair> along_rows(const Matrix<const bf16>& rows) {
   return {reinterpret_cast<const Pair*>(rows.data), rows.rows, steps_of<bf16>(rows.columns),
           rows.stride / 2};
-}
-
-/// The same of the first `columns` of float32 rows, in the dtype of the products. `memory` is for a
-/// copy, if that takes one.
-inline Matrix<const float> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
-                                              bf16* /*memory*/, float /*of*/) {
-  return rows.block(0, 0, rows.rows, columns);
-}
-inline Matrix<const Pair> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
-                                             bf16* memory, bf16 /*of*/) {
-  to_bf16(rows.rows * rows.columns, rows.data, memory);
-  return along_rows({memory, rows.rows, columns, rows.columns});
 }
 
 /// Rows as an operand that sums down the columns.

@@ -184,7 +184,10 @@ void Ahead::ask(std::int64_t lines) {
     row_ += stride_;
     --rows_;
   }
+  if (lines > 0 && then_ != nullptr) then_->ask(lines);
 }
+
+std::int64_t product_rows() { return product_path() == ProductPath::amx ? 32 : 12; }
 
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_pairs);

@@ -7,27 +7,22 @@
 
 namespace ddprun::kernels {
 
-/// Two bfloat16 values that are neighbours in the direction of the sum. An instruction that
-/// multiplies bfloat16 takes them together.
-struct Pair {
-  bf16 first, second;
-};
-static_assert(sizeof(Pair) == sizeof(float));
-
 /// `lanes` below is a multiple of this.
 constexpr std::int64_t kLaneUnit = 16;
 
-/// Rows that are read soon. A product asks the caches for a few of their lines at a time, so that
-/// they come while it multiplies: all at once would hold up its own reads.
+/// Rows that are read or written soon. A product asks the caches for a few of their lines at a
+/// time, so that they come while it multiplies: all at once would hold up its own reads.
 class Ahead {
  public:
   Ahead() = default;
+  /// `then`: what is asked for after them.
   template <class T>
-  explicit Ahead(const Matrix<T>& rows)
+  explicit Ahead(const Matrix<T>& rows, Ahead* then = nullptr)
       : row_(reinterpret_cast<const std::byte*>(rows.data)),
         stride_(rows.stride * static_cast<std::int64_t>(sizeof(T))),
         bytes_(rows.columns * static_cast<std::int64_t>(sizeof(T))),
-        rows_(rows.rows) {}
+        rows_(rows.rows),
+        then_(then) {}
 
   /// Asks for so many lines of those that are left. Inlined it would take a product's registers.
   [[gnu::noinline]] void ask(std::int64_t lines);
@@ -35,7 +30,11 @@ class Ahead {
  private:
   const std::byte* row_ = nullptr;
   std::int64_t stride_ = 0, bytes_ = 0, rows_ = 0, at_ = 0;
+  Ahead* then_ = nullptr;
 };
+
+/// Rows of c that a product works on at a time. Fewer take as long.
+std::int64_t product_rows();
 
 // A product sums over steps. A step is one term if the elements are floats, two if they are pairs.
 

@@ -23,12 +23,14 @@ struct RunningSoftmax {
   float* sum;      ///< (lanes,) of exp(scale * (score - largest)); 0 before the first tile
 };
 
-/// scores = exp(scale * (scores - largest)), or 0 where a lane does not see the key (or the score
-/// is minus infinity), with the largest of this tile and all before it. `running` takes them in.
-/// factor (lanes,) brings what was added up before to the new largest. Returns whether a factor is
-/// not 1.
+/// probabilities = exp(scale * (scores - largest)), or 0 where a lane does not see the key (or the
+/// score is minus infinity), with the largest of this tile and all before it. `running` takes them
+/// in. factor (lanes,) brings what was added up before to the new largest. Returns whether a factor
+/// is not 1. The probabilities may begin where the scores do. If E is Pair, they are the pairs of
+/// rows 0 and 1, 2 and 3 and so on, rounded; the row that the last one may lack counts as 0.
+template <class E>
 bool online_softmax(const QueryLanes& tile, float* scores, const RunningSoftmax& running,
-                    float* factor);
+                    float* factor, E* probabilities);
 
 /// values (rows, lanes) *= factor (lanes,).
 void scale_lanes(std::int64_t rows, std::int64_t lanes, const float* factor, float* values);
@@ -45,12 +47,22 @@ struct KeyLanes {
   float scale;        ///< of the scores
 };
 
-/// scores = probabilities = exp(scale * scores - log_sum_exp), and dprobabilities = the gradient of
-/// the scores = probabilities * (dprobabilities - delta) * scale, both 0 where a row does not see
-/// the key. delta (rows,) is the sum over all keys of probabilities * dprobabilities, however
-/// computed (Dao 2023, section 3.1.2).
+/// What softmax_backward() writes, as online_softmax() writes probabilities. Each may begin where
+/// what it takes the place of does.
+template <class E>
+struct ScoreGradients {
+  E* probabilities;  ///< in the place of the scores
+  E* dscores;        ///< in that of dprobabilities
+  bf16* rows;        ///< (rows, lanes): dscores again, row by row, if E is Pair
+};
+
+/// probabilities = exp(scale * scores - log_sum_exp), and dscores = probabilities * (dprobabilities
+/// - delta) * scale, both 0 where a row does not see the key. delta (rows,) is the sum over all
+/// keys of probabilities * dprobabilities, however computed (Dao 2023, section 3.1.2).
+template <class E>
 void softmax_backward(const KeyLanes& tile, const float* log_sum_exp, const float* delta,
-                      float* scores, float* dprobabilities);
+                      const float* scores, const float* dprobabilities,
+                      const ScoreGradients<E>& out);
 
 /// out[r] = the sum of a * b over row r. T: float or bf16.
 template <class T>
