@@ -11,7 +11,10 @@ import importlib
 import sys
 from typing import Any, Iterator
 
-import ddprun
+try:
+    import ddprun
+except ImportError as error:
+    sys.exit(f"the package ddprun is not found (pip install its wheel, or PYTHONPATH=build/release/lib/ddprun/python): {error}")
 
 Record = dict[str, Any]
 PLACES = {"row", "label", "run", "rank", "step", "warmup"}
