@@ -296,13 +296,11 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
   }
   top.push_back(
       {kSweepKey, "mapping", "{}", "key paths, each with a list of values or a range", kSweepHelp});
-  top.push_back({"report.baseline", "mapping", "{}", "swept keys, each with one of its values",
-                 kBaselineHelp});
   ReportConfig report;
-  for (OptionInfo& option : list_options([&](Options& o) { declare_options(o, report); })) {
-    option.key = "report." + option.key;
-    top.push_back(std::move(option));
-  }
+  auto of_report = list_options([&](Options& o) { declare_options(o, report); });
+  of_report.insert(of_report.begin(), {"baseline", "mapping", "{}",
+                                       "swept keys, each with one of its values", kBaselineHelp});
+  sections.emplace_back("report", std::move(of_report));
   for (const RunnableKind* each : kinds) {
     Experiment own(*each);
     for (const KindSection& section : each->file().sections) {

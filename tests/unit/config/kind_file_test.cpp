@@ -118,8 +118,8 @@ TEST_F(KindFileTest, SectionsThatKindsHaveAlikeAreDescribedOnce) {
   for (const auto& [section, options] : describe_sections(kinds_)) {
     described.push_back(section + " " + options.front().key);
   }
-  EXPECT_THAT(described, ElementsAre("top level experiment", "walk steps", "world size",
-                                     "swim metres", "output dir", "walk dir"));
+  EXPECT_THAT(described, ElementsAre("top level experiment", "report baseline", "walk steps",
+                                     "world size", "swim metres", "output dir", "walk dir"));
 }
 
 TEST(KindFile, TheShippedKindsShareWhatTheyHaveAlike) {
