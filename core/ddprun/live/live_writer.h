@@ -1,7 +1,11 @@
 // What is told of a run while it trains, and who writes it down.
+//
+// Family: json_lines.cpp mllog.cpp prometheus.cpp
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -61,5 +65,9 @@ class LiveWriter {
   virtual void step(const LiveSample& sample) = 0;
   virtual void end(const std::string& status) = 0;
 };
+
+std::unique_ptr<LiveWriter> make_json_lines(const std::filesystem::path& path);
+std::unique_ptr<LiveWriter> make_mllog(const std::filesystem::path& path);
+std::unique_ptr<LiveWriter> make_prometheus_file(const std::filesystem::path& path);
 
 }  // namespace ddprun

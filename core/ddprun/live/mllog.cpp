@@ -1,13 +1,16 @@
+// `output.mllog`: lines as mlperf-logging writes them. They are no MLPerf result.
 // A block of MLPerf's ends with an evaluation, or with the run.
-#include "ddprun/live/mllog.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <source_location>
 #include <string_view>
 
+#include "ddprun/live/live_file.h"
 #include "ddprun/live/live_time.h"
+#include "ddprun/live/live_writer.h"
 
 namespace ddprun {
 
@@ -44,7 +47,33 @@ std::string decay_words(const LiveOptimizer& optimizer) {
   return optimizer.schedule + (optimizer.warmup_steps > 0 ? " with linear warmup" : "");
 }
 
-}  // namespace
+class Mllog final : public LiveWriter {
+ public:
+  explicit Mllog(std::filesystem::path path) : path_(std::move(path)) {}
+  void begin(const LiveRun& run) override;
+  void steps_begin(const LiveFormats& formats) override;
+  void step(const LiveSample& sample) override;
+  void end(const std::string& status) override;
+
+ private:
+  void log(const char* event_type, const char* key, const json& value, const json& metadata,
+           std::source_location place = std::source_location::current());
+  void point(const char* key, const json& value,
+             std::source_location place = std::source_location::current());
+  void log_batches();
+  void log_optimizer();
+  void log_formats(const LiveFormats& formats);
+  void begin_block();
+  void end_block();
+  /// {"samples_count": sequences that were trained on}
+  json samples() const;
+
+  std::filesystem::path path_;
+  std::optional<LiveFile> file_;
+  LiveRun run_;
+  std::int64_t steps_done_ = 0;
+  bool run_began_ = false, in_block_ = false;
+};
 
 void Mllog::log(const char* event_type, const char* key, const json& value, const json& metadata,
                 std::source_location place) {
@@ -156,6 +185,12 @@ void Mllog::end(const std::string& status) {
   json metadata = samples();
   metadata["status"] = status == kLiveOk ? "success" : "aborted";
   log(kEnds, "run_stop", nullptr, metadata);
+}
+
+}  // namespace
+
+std::unique_ptr<LiveWriter> make_mllog(const std::filesystem::path& path) {
+  return std::make_unique<Mllog>(path);
 }
 
 }  // namespace ddprun

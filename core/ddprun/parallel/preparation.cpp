@@ -106,8 +106,7 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGro
 
 void check_shards(ProcessGroup& group, int shards) {
   const std::vector<std::string> all = group.all_gather_object(std::to_string(shards));
-  const bool equal = std::all_of(all.begin(), all.end(),
-                                 [&](const std::string& other) { return other == all[0]; });
+  const bool equal = std::ranges::count(all, all[0]) == std::ssize(all);
   if (equal && group.size() % shards == 0) return;
   throw ConfigError(
       {.what = "the ranks cannot be cut into groups of one size",

@@ -243,9 +243,7 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
     whole = hash_of(own);
   }
   const auto hashes = group.all_gather_object(fmt::format("{:016x}", whole));
-  const bool equal = std::all_of(hashes.begin(), hashes.end(),
-                                 [&](const std::string& hash) { return hash == hashes[0]; });
-  if (equal) {
+  if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) {
     return {name, CheckStatus::passed,
             fmt::format("hash {}{} on all {} ranks", hashes[0],
                         buffers.owns_all() ? "" : " of what the model reads", hashes.size())};
