@@ -1,20 +1,24 @@
 // The autograd node of blocks that backward computes again.
 #include "ddprun/model/recompute.h"
 
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/torch_versions.h"
 #include "ddprun/memory/memory_label.h"
-#include "ddprun/model/random_state.h"
 #include "ddprun/plugin/parts/kernel_node.h"
 
 namespace ddprun {
@@ -35,6 +39,43 @@ class NoAutocastCache {
 
  private:
   bool before_ = at::autocast::is_autocast_cache_enabled();
+};
+
+std::vector<at::Generator> generators_of(c10::Device device) {
+  std::vector<at::Generator> generators = {at::globalContext().defaultGenerator(c10::kCPU)};
+  if (device.is_cuda()) generators.push_back(at::globalContext().defaultGenerator(device));
+  return generators;
+}
+
+/// The states of the default generators, the CPU's and that of `device`, as they are on
+/// construction, to draw the same once more. They belong to the process, so threads that draw
+/// meanwhile disturb each other.
+class RandomState {
+ public:
+  explicit RandomState(c10::Device device) : device_(device) {
+    for (at::Generator& generator : generators_of(device)) {
+      const std::lock_guard lock(generator.mutex());
+      states_.push_back(generator.get_state());
+    }
+  }
+
+  /// Whether nothing was drawn since.
+  bool is_current() const {
+    return std::ranges::equal(states_, RandomState(device_).states_, at::equal);
+  }
+
+  /// Puts the generators into this state.
+  void restore() const {
+    auto state = states_.begin();
+    for (at::Generator& generator : generators_of(device_)) {
+      const std::lock_guard lock(generator.mutex());
+      generator.set_state(*state++);
+    }
+  }
+
+ private:
+  c10::Device device_;
+  std::vector<at::Tensor> states_;
 };
 
 at::Tensor without_autograd(const Blocks& blocks, const at::Tensor& stream, std::int64_t first,

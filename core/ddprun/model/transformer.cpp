@@ -10,6 +10,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/polar.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -21,7 +22,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
-#include "ddprun/model/plain_attention.h"
 
 namespace ddprun {
 
@@ -50,6 +50,17 @@ double linear_std(std::int64_t out, std::int64_t in) {
 
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight) {
   return at::linear(x, weight);
+}
+
+/// By PyTorch's operator. Documents need a mask, which says all of it.
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const at::Tensor& first_keys) {
+  if (!first_keys.defined()) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  }
+  const at::Tensor places = at::arange(k.size(2), first_keys.options());
+  const at::Tensor seen = (places >= first_keys.unsqueeze(-1)) & (places <= places.unsqueeze(-1));
+  return at::scaled_dot_product_attention(q, k, v, seen.unsqueeze(1));
 }
 
 // Position p turns pair k of a head by the angle p * theta^(-2k / head_dim); computed in double,
