@@ -20,6 +20,8 @@ struct Planted {
   std::vector<std::string> says = {};
   Caught caught = Caught::by_run;
   std::vector<std::string> launcher = {};
+  /// Of a run before, which saves what this one goes on from; empty: none.
+  std::vector<std::string> saved_by = {};
 };
 
 inline void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
@@ -32,6 +34,7 @@ inline const std::string kAccumulate = "train.accumulate=2";
 inline const std::string kOverlap = "optimizer.overlap=true";
 inline const std::string kClip = "optimizer.clip_norm=0.5";
 inline const std::string kBf16 = "precision=bf16_mixed";
+inline const std::string kSaves = "train.checkpoint={every: 4, path: saved}";
 inline const std::string kReference = "model.kernels=reference";
 
 /// The fault in the step `unseen_step()` alone.
@@ -84,6 +87,17 @@ inline std::vector<Planted> planted_faults() {
                    {at_step() + "the gradient of"},
                    Caught::by_verify});
   }
+  for (const auto& [name, words] : {std::pair("locale", "the locale is C.utf8, and was C "),
+                                    {"decimal_comma", "the decimal point is ,"},
+                                    {"working_directory", "the working directory is /, and was "},
+                                    {"signals", "SIGTERM or SIGUSR1 has another handler"},
+                                    {"deterministic", "deterministic operators is on"},
+                                    {"float32_products", "float32 products is bf16"},
+                                    {"without_onednn", "oneDNN is off"},
+                                    {"flush_denormals", "a denormal number is taken for zero"},
+                                    {"round_to_zero", "rounding is another"}}) {
+    all.push_back({name, {fault(name)}, {process, words}});
+  }
   const std::vector<Planted> others = {
       {"write_padding_once", once("write_padding"), {"the padding behind the gradient of"}},
       {"write_ahead",
@@ -95,8 +109,6 @@ inline std::vector<Planted> planted_faults() {
       {"hide_not_finite_later", {fault("hide_not_finite"), kLater}, {held}},
       {"more_threads", {fault("more_threads"), kOnRank1}, {process, "threads on core"}},
       {"more_cores", {fault("more_cores")}, {process, ", and was told "}},
-      {"flush_denormals", {fault("flush_denormals")}, {process, "denormal numbers"}},
-      {"round_to_zero", {fault("round_to_zero")}, {process, "does not round to nearest"}},
       {"drop_denormal", {fault("drop_denormal")}, {before, "rank 0: "}},
       {"round_to_23_bits", {fault("round_to_23_bits")}, {before, "rank 0: "}},
       {"halve_from_the_last_step_on",
@@ -144,6 +156,13 @@ inline std::vector<Planted> planted_faults() {
       {"clip_by_rank",
        {fault("clip_by_rank"), kClip},
        {"step_scalars_equal: strategy planted: failed in step 0: rank 0 has", "rank 1 has"}},
+      {"no_clip_in_the_last_step",
+       {fault("no_clip"), "strategy.first=" + last, kClip},
+       {"step_scalars_equal: strategy planted: failed in step " + last,
+        "gradients were multiplied by 1, and by 0."}},
+      {"clip_again", {fault("clip_again"), kClip}, {updated + "0: "}},
+      {"other_learning_rate_once", once("learning_rate"), {"rate is 0.002, and 0.001 by its "}},
+      {"first_correction_again", {fault("first_correction"), kLater}, {"counts 1 updates, "}},
       {"clip_by_rank_once",
        once("clip_by_rank", {kClip}),
        {"step_scalars_equal", "failed in step " + std::to_string(unseen_step()), "rank 1 has"}},
@@ -161,6 +180,13 @@ inline std::vector<Planted> planted_faults() {
        {fault("no_update"), "strategy.first=" + last},
        {"parameters_updated: strategy planted: held after step ", "failed after step " + last}},
       {"no_update_of_norms", {fault("no_update_of_norms")}, {updated + "0: ", "ln"}},
+      {"no_decay_of_norms", {fault("no_decay_of_norms")}, {updated + "0: ", "ln"}},
+      {"zero_moments_of_a_resumed_run",
+       {fault("zero_moments"), "strategy.last=0", "train.resume_from=latest", kSaves},
+       {"parameters_updated: strategy planted: failed after step 4: rank 0: "},
+       Caught::by_run,
+       {},
+       {"train.steps=2", kSaves}},
       {"half_an_update", {fault("half_an_update")}, {updated + "0: "}},
       {"halve_in_update", {fault("halve_in_update")}, {updated + "0: "}},
       {"wrong_moments", {fault("wrong_moments")}, {updated, " moments of "}},
@@ -339,6 +365,11 @@ inline std::vector<Planted> planted_faults() {
        {"precision={name: planted, scales: 1024, scales_back: 512}", kClip},
        {"loss_scaled_back: precision planted: failed after step 0: rank 0: the loss was multiplied "
         "by 1024, and its gradients by 0.0019531"}},
+      {"loss_of_a_micro_batch_scaled_otherwise",
+       precision("scales: 1024, scales_back: 1024, scaler: one_other", {kAccumulate}),
+       {"loss_scaled_back: precision planted: ",
+        "rank 0: the loss was multiplied by 2048, and its"}},
+      {"hooks_halve_gradients", precision("hooks: true"), {before}},
       {"throw_before_forward",
        {fault("throw_before_forward"), kLater},
        {"a plugin failed: strategy planted, before_forward()", "the words of the plugin"}},

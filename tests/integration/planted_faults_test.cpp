@@ -125,6 +125,10 @@ TEST_P(PlantedFault, IsCaught) {
   const Planted& planted = GetParam();
   const bool any_seed = std::getenv("DDPRUN_PROOF_SEED") != nullptr;
   if (any_seed && planted.caught != Caught::by_run) GTEST_SKIP() << "with one seed alone";
+  if (!planted.saved_by.empty()) {
+    EXPECT_EQ(ddprun("run", planted.saved_by).status, 0);
+    std::filesystem::remove_all(folder_.path() / "results");
+  }
   const CommandResult run = ddprun("run", planted.set);
   std::set<std::string> caught = catchers(result_of(folder_, "one").at("rows").at(0));
   std::string said = run.out + run.err;

@@ -95,13 +95,11 @@ class KernelOptimizer : public Optimizer {
 
  protected:
   std::int64_t steps_ = 0;  // that were not skipped
-  double lr_ = 0.0;
   float gradient_scale_ = 1.0F;
 
  private:
-  void start(double lr) override {
+  void start(double /*lr*/) override {
     ++steps_;
-    lr_ = lr;
     gradient_scale_ = 1.0F;
     skipped_ = false;
   }
@@ -140,7 +138,7 @@ class Adamw final : public KernelOptimizer {
   kernels::AdamwFactors factors(const GroupSettings& settings) const {
     const auto steps = static_cast<double>(steps_);
     const double beta1 = config_.betas[0], beta2 = config_.betas[1];
-    const double lr = lr_ * settings.lr_scale;
+    const double lr = this->lr() * settings.lr_scale;
     return {.gradient_scale = gradient_scale_,
             .decay = static_cast<float>(1.0 - lr * settings.weight_decay),
             .beta1_complement = static_cast<float>(1.0 - beta1),
@@ -161,7 +159,7 @@ class Sgd final : public KernelOptimizer {
     const kernels::SgdFactors factors{.gradient_scale = gradient_scale_,
                                       .weight_decay = static_cast<float>(settings.weight_decay),
                                       .momentum = static_cast<float>(config_.momentum),
-                                      .lr = static_cast<float>(lr_ * settings.lr_scale)};
+                                      .lr = static_cast<float>(lr() * settings.lr_scale)};
     for_each_piece(buffers_, moments_, range,
                    [&](std::int64_t count, const auto* gradient, auto* parameter,
                        at::BFloat16* copy, const auto& moments) {
@@ -190,6 +188,7 @@ Optimizer::~Optimizer() = default;
 
 void Optimizer::begin_step(double lr) {
   begun_ = true;
+  lr_ = lr;
   updated_.clear();
   start(lr);
 }

@@ -26,6 +26,7 @@ class Optimizer {
 
   /// Begins a step with learning rate `lr`. A CUDA graph of the step does not contain this call.
   void begin_step(double lr);
+  double lr() const { return lr_; }  ///< of the last begin_step()
   /// Multiplies this step's gradients, and skips its updates if there was an overflow. A skipped
   /// step is not counted.
   void scale_gradients(const GradientScale& scale);
@@ -70,6 +71,7 @@ class Optimizer {
 
   std::vector<GroupedRange> groups_;
   bool begun_ = false;
+  double lr_ = 0;
   GradientScale scaled_by_;
   std::vector<Range> updated_;  // in this step, by begin; disjoint
 };

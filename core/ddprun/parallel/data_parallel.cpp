@@ -235,11 +235,14 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
   }
   check_loss(value);
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
+  at::Tensor scaled_by;
   if (LossScaler* const scaler = precision_.loss_scaler()) {
+    const at::Tensor share = root;
     // What it writes in place is not the loss that is told.
-    root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(root.clone()); });
+    root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(share.clone()); });
+    scaled_by = root.detach() / share.detach();
   }
-  return {value, std::move(root), micro_batch.last()};
+  return {value, std::move(root), std::move(scaled_by), micro_batch.last()};
 }
 
 void DataParallel::check_unwritten() {

@@ -58,14 +58,20 @@ class Loss {
  public:
   /// The loss as the model returned it, detached.
   const at::Tensor& value() const { return value_; }
+  /// What the precision multiplied it by, a scalar; undefined: it scales none.
+  const at::Tensor& scaled_by() const { return scaled_by_; }
 
  private:
   friend class DataParallel;
-  Loss(const at::Tensor& value, at::Tensor root, bool last)
-      : value_(value.detach()), root_(std::move(root)), last_(last) {}
+  Loss(const at::Tensor& value, at::Tensor root, at::Tensor scaled_by, bool last)
+      : value_(value.detach()),
+        root_(std::move(root)),
+        scaled_by_(std::move(scaled_by)),
+        last_(last) {}
 
   at::Tensor value_;
   at::Tensor root_;  // where backward starts: divided by the micro-batches, and scaled
+  at::Tensor scaled_by_;
   bool last_;
 };
 

@@ -1,6 +1,7 @@
 // What a process computes while it should rest, and two clocks beside each other.
 #include "ddprun/proof/time_proof.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,10 +9,15 @@
 #include <algorithm>
 #include <cfenv>
 #include <chrono>
+#include <clocale>
 #include <cmath>
+#include <csignal>
+#include <filesystem>
 #include <limits>
+#include <locale>
 #include <map>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "ddprun/base/clock.h"
@@ -76,17 +82,42 @@ bool keeps_denormals() {
   return half > 0;
 }
 
-std::string text_of(const ComputesOn& what) {
+using Settings = std::map<std::string, std::string>;
+
+Settings settings() {
+  const at::Context& torch = at::globalContext();
+  using at::Float32Backend, at::Float32Op;
+  std::error_code none;  // of a folder that is gone
+  return {{"rounding", std::fegetround() == FE_TONEAREST ? "to nearest" : "another"},
+          {"a denormal number", keeps_denormals() ? "kept" : "taken for zero"},
+          {"the locale", std::setlocale(LC_ALL, nullptr)},
+          {"the decimal point",
+           std::string(1, std::use_facet<std::numpunct<char>>(std::locale()).decimal_point())},
+          {"the working directory", std::filesystem::current_path(none).string()},
+          {"oneDNN", torch.userEnabledMkldnn() ? "on" : "off"},
+          {"deterministic operators", torch.deterministicAlgorithms() ? "on" : "off"},
+          {"float32 products",
+           at::precision2str(torch.float32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL))}};
+}
+
+/// Of the process as it began.
+const Settings kBeforePlugins = settings();
+
+std::string text_of(const ProcessState& what) {
   return fmt::format("{} on core {}", counted(what.threads, "thread"), fmt::join(what.cores, ", "));
 }
 
-std::string find_changed(const ComputesOn& told) {
-  const ComputesOn now = computes_on();
+std::string find_changed(const ProcessState& told) {
+  const ProcessState now = process_state();
   if (now.threads != told.threads || now.cores != told.cores) {
     return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
   }
-  if (std::fegetround() != FE_TONEAREST) return "the training thread does not round to nearest";
-  return keeps_denormals() ? "" : "the training thread takes denormal numbers for zero";
+  if (now.handlers != told.handlers) return "SIGTERM or SIGUSR1 has another handler than at first";
+  for (const auto& [name, value] : settings()) {
+    const std::string& before = kBeforePlugins.at(name);
+    if (value != before) return fmt::format("{} is {}, and was {} at first", name, value, before);
+  }
+  return {};
 }
 
 }  // namespace
@@ -111,11 +142,18 @@ Check check_rest(ProcessGroup& group) {
                       fmt::format("{:.1f} ms after the step no thread works on", rested_ms));
 }
 
-ComputesOn computes_on() { return {usable_cores(), at::get_num_threads()}; }
+ProcessState process_state() {
+  const auto handler = [](int signal) {
+    struct sigaction action = {};
+    ::sigaction(signal, nullptr, &action);
+    return action.sa_handler;
+  };
+  return {usable_cores(), at::get_num_threads(), {handler(SIGTERM), handler(SIGUSR1)}};
+}
 
-Check check_process(ProcessGroup& group, const ComputesOn& told) {
+Check check_process(ProcessGroup& group, const ProcessState& told) {
   return check_of_all(group, "process_as_told", find_changed(told),
-                      text_of(told) + ", rounding to nearest, denormals kept");
+                      text_of(told) + ", and the process's settings as they were");
 }
 
 void ClockProof::begin_step() {

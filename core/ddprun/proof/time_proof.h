@@ -2,6 +2,7 @@
 // and that it computes as its row says.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,16 +16,18 @@ namespace ddprun {
 /// it, each a process of its own.
 Check check_rest(ProcessGroup& group);
 
-struct ComputesOn {
+struct ProcessState {
   std::vector<int> cores;
   int threads = 0;
+  std::array<void (*)(int), 2> handlers = {};  ///< of SIGTERM and SIGUSR1, which end and save
 };
 /// What the calling thread computes on now.
-ComputesOn computes_on();
+ProcessState process_state();
 
-/// Whether that is what the row says, and the thread rounds to nearest and keeps denormals
-/// ("process_as_told"). All ranks call it, each on its training thread.
-Check check_process(ProcessGroup& group, const ComputesOn& told);
+/// Whether that is what the row says, and what a plugin can set for the process, or for its
+/// training thread, is as it was before one was loaded ("process_as_told"). All ranks call it, each
+/// on its training thread.
+Check check_process(ProcessGroup& group, const ProcessState& told);
 
 /// Compares how long steps took by the clock of all times and by the kernel itself.
 class ClockProof {

@@ -26,13 +26,18 @@ class PlantedScaler final : public LossScaler {
   std::string wrong = "none";
 
   at::Tensor scale(const at::Tensor& loss) override {
-    return at::Tensor(loss).mul_(up);  // in place: the loss that is told is another
+    const bool other = wrong == "one_other" && loss.requires_grad() && ++calls_ % 4 == 3;
+    // In place: the loss that is told is another.
+    return at::Tensor(loss).mul_(other ? 2 * up : up);
   }
   GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
     if (wrong == "writes_gradients") at::Tensor(gradients.front()).add_(1e-3);
     const auto options = gradients.front().options().dtype(at::kFloat);
     return {.factor = at::full({}, 1 / down, options), .overflow = at::zeros({}, options)};
   }
+
+ private:
+  int calls_ = 0;
 };
 
 /// Other values while it lives.
@@ -53,10 +58,16 @@ class PlantedPrecision final : public Precision {
  public:
   void declare_options(Options& options) override {
     options.option("scales", &scaler_.up, "factor of the loss; 0: none");
-    options.option("rounds", &rounds_, "which parameters, to bfloat16 and back, at the start");
-    options.option("scaler", &scaler_.wrong, "what is wrong with how the loss is scaled");
+    options.option("rounds", &rounds_, "which parameters, to bfloat16 and back, at the start",
+                   {.one_of = {"nothing", "trained", "frozen"}});
+    options.option("scaler", &scaler_.wrong, "what is wrong with how the loss is scaled",
+                   {.one_of = {"none", "writes_gradients", "one_other"}});
+    options.option("hooks", &hooks_, "parameters halve their gradients by hooks");
     options.option("evaluates_other", &evaluates_other_, "norms are halved without gradients");
-    options.option("linear", &linear_, "what is wrong with linear layers");
+    options.option(
+        "linear", &linear_, "what is wrong with linear layers",
+        {.one_of = {"none", "halves_gradients", "writes_weight", "rounds_input", "loses_tail",
+                    "loses_columns", "reuses_scratch", "of_first_sample"}});
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
     options.option("computes", &computes_, "the dtype of the products, in fact");
@@ -73,6 +84,9 @@ class PlantedPrecision final : public Precision {
   void convert(const std::vector<NamedTensor>& parameters) override {
     for (const NamedTensor& each : parameters) {
       if (each.tensor.dim() == 1) norms_.push_back(each.tensor);
+      if (hooks_ && each.tensor.requires_grad()) {
+        each.tensor.register_hook([](const at::Tensor& gradient) { return 0.5 * gradient; });
+      }
       const std::string_view role = each.tensor.requires_grad() ? "trained" : "frozen";
       if (rounds_ != role) continue;
       const at::Tensor values = each.tensor.data();
@@ -141,6 +155,7 @@ class PlantedPrecision final : public Precision {
   PlantedScaler scaler_;
   std::string rounds_ = "nothing";
   std::string linear_ = "none";
+  bool hooks_ = false;
   bool evaluates_other_ = false;
   std::vector<at::Tensor> norms_;
   int calls_ = 0;  ///< with gradients

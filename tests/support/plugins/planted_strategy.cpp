@@ -10,18 +10,27 @@
 #include <algorithm>
 #include <cfenv>
 #include <chrono>
+#include <clocale>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <locale>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "ddprun/base/error.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun::planted {
+
+struct Comma final : std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+};
 
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
 /// the backwards of the proof count as part of the step that follows.
@@ -36,7 +45,7 @@ class Planted final : public Strategy, public UnitListener {
 
   Plan plan(const ParameterLayout& layout, int own_rank) const override {
     Plan plan{.reports_ranges = true};
-    if (fault_ == "throw_in_plan") throw std::runtime_error("the words of the plugin");
+    if (is("throw_in_plan")) throw std::runtime_error("the words of the plugin");
     if (owns_slices()) plan.holding.owned = {slice(layout, own_rank)};
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
@@ -62,6 +71,8 @@ class Planted final : public Strategy, public UnitListener {
     late_ = {};
     if (wrong("drop_micro_batch")) gradients().zero_();
     change_process();
+    change_torch();
+    if (wrong("zero_moments")) zero_moments();
     if (wrong("throw_before_forward")) throw std::runtime_error("the words of the plugin");
   }
 
@@ -100,6 +111,7 @@ class Planted final : public Strategy, public UnitListener {
     if (wrong("work_always") && !worker_.joinable()) compute_for(std::chrono::hours(1));
     if (wrong("leave_open")) start_late();
     if (wrong("wait_later")) late_ = start_late();
+    refuse_unknown();
     ++step_;
   }
 
@@ -109,32 +121,62 @@ class Planted final : public Strategy, public UnitListener {
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
 
-  bool wrong(std::string_view fault) const {
-    const bool here = rank_ < 0 || rank_ == context_->group().rank();
-    return fault == fault_ && here && step_ >= first_ && step_ <= last_;
+  bool is(std::string_view fault) const {
+    known_ = known_ || fault == fault_;
+    return fault == fault_;
   }
-  bool owns_slices() const { return fault_ == "clip_by_rank" || fault_ == "clip_by_rank_in_place"; }
+  bool wrong(std::string_view fault) const {
+    return is(fault) && (rank_ < 0 || rank_ == context_->group().rank()) && step_ >= first_ &&
+           step_ <= last_;
+  }
+  void refuse_unknown() const {
+    if (is("nothing") || known_) return;
+    throw Error({.what = "no such fault was planted in a step",
+                 .where = "strategy planted",
+                 .got = fault_,
+                 .expected = "a fault that the strategy asks for",
+                 .hint = "is it mistyped?"});
+  }
+  bool owns_slices() const { return is("clip_by_rank") || is("clip_by_rank_in_place"); }
 
   void change_process() {
     if (wrong("more_threads")) at::set_num_threads(at::get_num_threads() + 1);
     if (wrong("flush_denormals")) at::globalContext().setFlushDenormal(true);
     if (wrong("round_to_zero")) std::fesetround(FE_TOWARDZERO);
+    if (wrong("locale")) std::setlocale(LC_ALL, "C.utf8");
+    if (wrong("decimal_comma")) std::locale::global(std::locale(std::locale(), new Comma));
+    if (wrong("working_directory") && ::chdir("/") != 0) std::abort();
+    if (wrong("signals")) std::signal(SIGTERM, SIG_IGN);
     if (!wrong("more_cores")) return;
     cpu_set_t all;
     std::fill_n(reinterpret_cast<unsigned char*>(&all), sizeof all, 0xff);
     ::sched_setaffinity(0, sizeof all, &all);
   }
 
+  void change_torch() {
+    at::Context& torch = at::globalContext();
+    if (wrong("deterministic")) torch.setDeterministicAlgorithms(true, false);
+    if (wrong("float32_products")) torch.setFloat32MatmulPrecision("medium");
+    if (wrong("without_onednn")) torch.setUserEnabledMkldnn(false);
+  }
+
+  void zero_moments() {
+    for (const at::Tensor& each : core().optimizer().written_by_update(buffers().all())) {
+      if (each.const_data_ptr() != buffers().parameters(buffers().all()).const_data_ptr())
+        each.zero_();
+    }
+  }
+
   void begin_equal() {
-    if (fault_ == "no_broadcast") return;
-    if (fault_ == "wrong_root") {
+    if (is("no_broadcast")) return;
+    if (is("wrong_root")) {
       const int last = context_->group().size() - 1;
       context_->group().broadcast(buffers().parameters(buffers().all()), last, "wrong").wait();
       buffers().parameters_changed(buffers().all());
       return;
     }
     context_->broadcast_parameters();
-    if (fault_ != "broadcast_bfloat16") return;
+    if (!is("broadcast_bfloat16")) return;
     const at::Tensor parameters = buffers().parameters(buffers().all());
     parameters.copy_(parameters.to(at::kBFloat16));
     buffers().parameters_changed(buffers().all());
@@ -206,6 +248,11 @@ class Planted final : public Strategy, public UnitListener {
   void update_whole() {
     const at::Tensor parameters = buffers().parameters(buffers().all());
     if (wrong("halve_in_update")) gradients().mul_(0.5);
+    if (wrong("clip_again"))
+      gradients().mul_((gradients().norm().reciprocal() * 0.1).clamp_max(1.0));
+    if (wrong("no_clip")) core().optimizer().scale_gradients({});
+    if (wrong("learning_rate")) core().optimizer().begin_step(0.002);
+    if (wrong("first_correction")) core().optimizer().set_updates(1);
     const at::Tensor values = parameters.clone();
     update_as_told();
     const auto undo = [&](Range range) {
@@ -214,6 +261,10 @@ class Planted final : public Strategy, public UnitListener {
     for (int i = 0; i < buffers().count(); ++i) {
       const bool norm = buffers().sizes(i).size() == 1;
       if (norm && wrong("no_update_of_norms")) undo(buffers().range(i));
+      if (norm && wrong("no_decay_of_norms")) {
+        const Range range = buffers().range(i);
+        buffers().parameters(range).add_(values.narrow(0, range.begin, range.size()), 0.001 * 0.1);
+      }
     }
     if (wrong("decay")) parameters.mul_(1 - 1e-5);
     if (wrong("forget_moments")) {
@@ -276,6 +327,7 @@ class Planted final : public Strategy, public UnitListener {
   std::int64_t rank_ = -1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 1'000'000;
+  mutable bool known_ = false;  ///< somebody asked for the fault
   std::int64_t step_ = 0;
   at::Tensor late_values_, last_mean_;
   Work late_;

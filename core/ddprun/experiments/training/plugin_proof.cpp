@@ -107,6 +107,14 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   return at::tensor(errors).max().item<double>();  // of NaN, if there is one
 }
 
+constexpr double kFactorTolerance = 1e-5;  // factors are float32
+
+/// What clipping multiplies gradients by.
+double clip_factor(const Experiment& experiment, const StepScalars& scalars) {
+  const double clip_norm = training(experiment).optimizer.clip_norm;
+  return clip_norm > 0 ? std::min(1.0, clip_norm / scalars.gradient_norm) : 1.0;
+}
+
 /// As text that is equal if and only if the numbers are, bit for bit.
 std::string to_text(const StepScalars& scalars) {
   return fmt::format("learning rate {:.17g}, gradient norm {:.17g}, factor {:.17g}{}", scalars.lr,
@@ -171,20 +179,42 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
 }
 
 Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-                        double scaled_by) {
-  constexpr double kTolerance = 1e-5;  // factors are float32
+                        const std::vector<double>& scaled_by) {
   const StepScalars scalars = trainer.last_scalars();
-  const double clip_norm = training(experiment).optimizer.clip_norm;
-  const double clipped = clip_norm > 0 ? std::min(1.0, clip_norm / scalars.gradient_norm) : 1.0;
-  const double left = scaled_by * scalars.factor / clipped;
-  const std::string own =
-      std::abs(left - 1) <= kTolerance
-          ? ""
-          : fmt::format("the loss was multiplied by {:.6g}, and its gradients by {:.6g}", scaled_by,
-                        scalars.factor / clipped);
+  const double back = scalars.factor / clip_factor(experiment, scalars);
+  std::string own;
+  for (const double scale : scaled_by) {
+    if (!(std::abs(scale * back - 1) > kFactorTolerance)) continue;  // of a loss that is NaN: NaN
+    own =
+        fmt::format("the loss was multiplied by {:.6g}, and its gradients by {:.6g}", scale, back);
+  }
   return check_of_all(
       group, "loss_scaled_back", own,
-      fmt::format("gradients of a loss times {:.6g} were divided by it", scaled_by));
+      fmt::format("gradients of a loss times {:.6g} were divided by it", scaled_by.back()));
+}
+
+std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
+                               std::int64_t updates_before) {
+  const StepScalars scalars = trainer.last_scalars();
+  const Optimizer& optimizer = trainer.data_parallel().optimizer();
+  if (optimizer.lr() != scalars.lr) {
+    return fmt::format("the optimizer's learning rate is {:.6g}, and {:.6g} by its schedule",
+                       optimizer.lr(), scalars.lr);
+  }
+  const std::vector<Range>& owned = trainer.data_parallel().buffers().owned();
+  const bool owns = std::ranges::any_of(owned, [](const Range& own) { return own.size() > 0; });
+  const std::int64_t updates = updates_before + (scalars.skipped ? 0 : 1);
+  if (owns && optimizer.updates() != updates) {
+    return fmt::format("the optimizer counts {} updates, and made {}", optimizer.updates(),
+                       updates);
+  }
+  const double clip = clip_factor(experiment, scalars);
+  if (trainer.plugins().precision->loss_scaler() != nullptr ||
+      !(std::abs(scalars.factor - clip) > kFactorTolerance * clip)) {
+    return {};
+  }
+  return fmt::format("gradients were multiplied by {:.6g}, and by {:.6g} to clip them",
+                     scalars.factor, clip);
 }
 
 std::pair<Check, std::int64_t> check_scalars(ProcessGroup& group,

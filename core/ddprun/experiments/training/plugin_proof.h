@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,16 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
 Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                      std::uint64_t seed);
 
-/// Compares the factor that undid the scale of the last step's loss with that scale, `scaled_by`
-/// ("loss_scaled_back"). For precisions that scale it, after a step that was not skipped. All ranks
-/// call it.
+/// Compares the factor that undid the scale of the last step's loss with that scale, `scaled_by` of
+/// each micro-batch ("loss_scaled_back"). For precisions that scale it, after a step that was not
+/// skipped. All ranks call it.
 Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-                        double scaled_by);
+                        const std::vector<double>& scaled_by);
+
+/// How what the last step updated with differs from what the YAML says, on this rank; empty: it
+/// does not. The factor of a loss that is scaled is check_scaled_back()'s.
+std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
+                               std::int64_t updates_before);
 
 /// Compares what steps updated with over all ranks, bit by bit ("step_scalars_equal"). Beside a
 /// failure, the first step that differs, counted from the first of `own`. All ranks call it.

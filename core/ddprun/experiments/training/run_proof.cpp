@@ -75,7 +75,7 @@ std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const StepSpan& steps)
 }
 
 RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-                   ComputesOn told)
+                   ProcessState told)
     : experiment_(experiment),
       trainer_(trainer),
       group_(group),
@@ -109,6 +109,9 @@ bool RunProof::begin() {
   enter(check_initial_parameters(trainer_.data_parallel(), group_,
                                  resumed ? nullptr : trainer_.initial_values()),
         first_);
+  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
+  if (updates && !replays(steps_.first)) update_.emplace(trainer_.data_parallel(), seed_);
+  updates_ = trainer_.data_parallel().optimizer().updates();
   look(first_);
   if (keeps_some()) initial_hash_ = hash_kept();
   return std::none_of(checks_.begin(), checks_.end(),
@@ -119,19 +122,22 @@ bool RunProof::looks_at(std::int64_t step) const {
   return step + 1 == steps_.end || std::binary_search(drawn_.begin(), drawn_.end(), step);
 }
 
+bool RunProof::replays(std::int64_t step) const {
+  return training(experiment_).execution.mode == ExecutionMode::cuda_graph &&
+         step >= ExecutionConfig::kEagerSteps;
+}
+
 std::function<void()> RunProof::before_step(std::int64_t index) {
   const StepExtent extent = trainer_.data_parallel().extent();
-  // What a replay leaves of a step's scale is not known here.
-  const bool replayed = training(experiment_).execution.mode == ExecutionMode::cuda_graph &&
-                        index >= ExecutionConfig::kEagerSteps;
   // Whether a periodic strategy's ranks meet in a step is known after it.
   const bool unmet = agreement() == Agreement::periodic && meetings_ == 0;
-  if (!(looks_at(index) || unmet) || extent == StepExtent::forward || replayed) return {};
+  const bool looks = looks_at(index) || unmet;
+  if (!(looks || update_) || extent == StepExtent::forward || replays(index)) return {};
   const Timed timed(*this);
   const LargeBlocksMapped apart;
   const std::uint64_t draw = counter_hash(seed_, ~static_cast<std::uint64_t>(index));
-  if (!failed("gradients_averaged")) mean_.emplace(trainer_.data_parallel(), draw);
-  if (extent == StepExtent::step && !failed("parameters_updated")) {
+  if (looks && !failed("gradients_averaged")) mean_.emplace(trainer_.data_parallel(), draw);
+  if (extent == StepExtent::step && !update_ && !failed("parameters_updated")) {
     update_.emplace(trainer_.data_parallel(), draw);
   }
   counts_ = extent == StepExtent::step && looks_at(index);
@@ -140,7 +146,7 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
     const Timed keeping(*this);
     if (mean_) mean_->keep_means();
     if (update_) update_->keep_gradients();
-    if (update_) scaled_by_ = trainer_.loss_scale();
+    if (update_) scaled_by_ = trainer_.loss_scales();
     if (counts_) lost_.keep_gradients();
   };
 }
@@ -153,13 +159,14 @@ void RunProof::after_step(std::int64_t index, double loss) {
   if (looks_at(index) && on_cpu && !failed("rest_after_steps")) {
     enter(check_rest(group_), fmt::format("after step {}", index));
   }
-  if (off_plan_.empty()) {
-    off_plan_ = off_plan();
-    off_plan_step_ = index;
-  }
+  if (off_plan_.words.empty()) off_plan_ = {off_plan(), index};
   for (const CollectiveRecord& record : trainer_.last_records()) {
     ++collectives_;
     bytes_ += record.bytes;
+  }
+  if (off_scalars_.words.empty() && trainer_.data_parallel().extent() == StepExtent::step) {
+    off_scalars_ = {find_other_scalars(experiment_, trainer_, updates_), index};
+    updates_ = trainer_.data_parallel().optimizer().updates();
   }
   scalars_.push_back(trainer_.last_scalars());
   if (agreement() == Agreement::periodic) {  // each rank clips its own gradients
@@ -174,11 +181,11 @@ void RunProof::after_step(std::int64_t index, double loss) {
   mean_.reset();
   if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
   update_.reset();
-  if (scaled_by_ && !scalars_.back().skipped && !failed("loss_scaled_back")) {
-    enter(check_scaled_back(experiment_, trainer_, group_, *scaled_by_),
+  if (!scaled_by_.empty() && !scalars_.back().skipped && !failed("loss_scaled_back")) {
+    enter(check_scaled_back(experiment_, trainer_, group_, scaled_by_),
           fmt::format("after step {}", index));
   }
-  scaled_by_.reset();
+  scaled_by_.clear();
   lost_share_.reset();
   if (counts_) count_lost(index);
   if (index + 1 < steps_.end && looks_at(index)) {
@@ -341,8 +348,8 @@ bool RunProof::failed(const std::string& name) const {
 
 void RunProof::finish_plan() {
   const char* const name = "collectives_as_planned";
-  if (!off_plan_.empty()) {
-    enter({name, CheckStatus::failed, off_plan_}, fmt::format("in step {}", off_plan_step_));
+  if (!off_plan_.words.empty()) {
+    enter({name, CheckStatus::failed, off_plan_.words}, fmt::format("in step {}", off_plan_.step));
     return;
   }
   enter({name, CheckStatus::passed,
@@ -361,10 +368,16 @@ void RunProof::finish_loss() {
 
 void RunProof::finish_scalars() {
   auto [check, step] = check_scalars(group_, scalars_);
-  const bool failed = check.status == CheckStatus::failed;
-  if (failed && agreement() == Agreement::none) check.status = CheckStatus::control;
+  if (check.status == CheckStatus::failed && agreement() == Agreement::none) {
+    check.status = CheckStatus::control;
+  }
+  if (check.status != CheckStatus::failed && !off_scalars_.words.empty()) {
+    check = {check.name, CheckStatus::failed, off_scalars_.words};
+    step = off_scalars_.step - steps_.first;
+  }
+  const bool passed = check.status == CheckStatus::passed;
   enter(std::move(check),
-        failed ? fmt::format("in step {}", steps_.first + step) : std::string("after each step"));
+        passed ? std::string("after each step") : fmt::format("in step {}", steps_.first + step));
 }
 
 }  // namespace ddprun

@@ -31,7 +31,7 @@ class RunProof {
  public:
   /// All outlive this object. `told`: what the row says.
   RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-           ComputesOn told = computes_on());
+           ProcessState told = process_state());
 
   /// Before begin(): what the reading of a checkpoint found.
   void enter_resumed(Check check) { enter(std::move(check), first_); }
@@ -66,6 +66,10 @@ class RunProof {
   bool looks_at(std::int64_t step) const;
 
  private:
+  struct FirstWrong {
+    std::string words = {};  ///< empty: no step yet
+    std::int64_t step = 0;
+  };
   /// Adds to took_ns_ and cpu_ns_ until it goes.
   class Timed;
   /// Makes the checks that are made before the first step and after some, each until it fails.
@@ -77,6 +81,8 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
+  /// What a replay leaves of a step's scale is not known here.
+  bool replays(std::int64_t step) const;
   /// How the step that was made differs from what the strategy said; empty: it does not.
   std::string off_plan() const;
   /// After a step that counts_ was begun for.
@@ -97,22 +103,23 @@ class RunProof {
   const Experiment& experiment_;
   Trainer& trainer_;
   ProcessGroup& group_;
-  const ComputesOn told_;
+  const ProcessState told_;
   const StepSpan steps_;
   const std::string first_;  ///< "before step 0"
   std::uint64_t seed_ = 0;
   std::vector<std::int64_t> drawn_;
   std::optional<MeanProof> mean_;      ///< of the step under way, if that is looked at
-  std::optional<UpdateProof> update_;  ///< the same
-  std::optional<double> scaled_by_;    ///< Trainer::loss_scale() of it
+  std::optional<UpdateProof> update_;  ///< the same, and of the first from before its checks
+  std::vector<double> scaled_by_;      ///< Trainer::loss_scales() of it
   LostUpdateCounter lost_;
   bool counts_ = false;  ///< lost_: of the step under way
   std::optional<double> lost_share_;
   std::vector<Check> checks_;
   std::vector<std::string> held_;  ///< of each check: when it held
-  std::string off_plan_;           ///< how the first step that differs from the plan does so
-  std::int64_t off_plan_step_ = 0;
-  std::int64_t collectives_ = 0;  ///< of all steps
+  FirstWrong off_plan_;            ///< the first step that differs from the plan
+  FirstWrong off_scalars_;         ///< the first that updated with other numbers than the YAML's
+  std::int64_t updates_ = 0;       ///< that the optimizer had made
+  std::int64_t collectives_ = 0;   ///< of all steps
   std::int64_t bytes_ = 0;
   std::vector<StepScalars> scalars_;
   std::uint64_t looks_ = 0;         ///< how often look() was called: each draws anew

@@ -236,7 +236,10 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     RunSaver saver(experiment, trainer, rank.group(), resumed ? resumed->folder() : "");
     setup.reset();
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
-    RunProof proof(experiment, trainer, rank.group(), {result.cores, result.threads});
+    ProcessState told = process_state();
+    told.cores = result.cores;
+    told.threads = result.threads;
+    RunProof proof(experiment, trainer, rank.group(), std::move(told));
     if (resumed) proof.enter_resumed(resumed->read(experiment, trainer, rank.group()));
     const bool begins = proof.begin();
     building.reset();

@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -155,6 +154,7 @@ void Trainer::run_micro_batch(std::int64_t micro_batch) {
   }
   const Loss loss = data_parallel_->forward(forward, {micro_batch, micro_batches_});
   enter_loss(loss.value());
+  if (loss.scaled_by().defined()) state_.loss_scales.push_back(loss.scaled_by());
   marks.forward_end = device_.mark();
   called_backward(*plugins_.attention, [&] { marks.backward = data_parallel_->backward(loss); });
 }
@@ -246,15 +246,14 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
 at::Tensor Trainer::gradients() const {
   const at::Tensor gradients = whole_gradients(*data_parallel_, data_parallel_->buffers().all())
                                    .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  const auto scale = loss_scale();
-  return scale ? gradients / *scale : gradients;
+  const auto& scales = state_.loss_scales;
+  return scales.empty() ? gradients : gradients / scales.back();
 }
 
-std::optional<double> Trainer::loss_scale() const {
-  LossScaler* const scaler = plugins_.precision->loss_scaler();
-  if (scaler == nullptr) return std::nullopt;
-  const at::Tensor one = at::ones({}, at::device(device_.torch_device()));
-  return scaler->scale(one).item<double>();
+std::vector<double> Trainer::loss_scales() const {
+  std::vector<double> scales;
+  for (const at::Tensor& each : state_.loss_scales) scales.push_back(each.item<double>());
+  return scales;
 }
 
 std::optional<double> Trainer::error_feedback() const {

@@ -55,9 +55,9 @@ class Trainer {
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss. Where ranks own parts all of them call it.
   at::Tensor gradients() const;
-  /// For on_synchronized: what the step's loss was multiplied by; nothing: the precision scales
-  /// none.
-  std::optional<double> loss_scale() const;
+  /// For on_synchronized: what the loss of each of the step's micro-batches was multiplied by;
+  /// empty: the precision scales none.
+  std::vector<double> loss_scales() const;
   /// For on_synchronized: the step goes on with these, laid out as gradients(), of which a rank
   /// takes what it owns.
   void set_gradients(const at::Tensor& gradients);
@@ -108,6 +108,7 @@ class Trainer {
     Mark resumed = 0;  ///< on_synchronized, called when the last was synchronized, was over
     Mark end = 0;
     at::Tensor loss_sum = {};  ///< over micro-batches
+    std::vector<at::Tensor> loss_scales = {};
     StepOutcome outcome = {};
   };
 

@@ -47,11 +47,11 @@ Training::Training(KindFile file)
                       {"parameters_updated", "updates are the optimizer's"},
                       {"rest_after_steps", "nothing works on after a step"},
                       {"clock_agrees", "the clock is the kernel's"},
-                      {"step_scalars_equal", "learning rate and clipping equal in each step"},
+                      {"step_scalars_equal", "learning rate and clipping as told in each step"},
                       {"parameters_unchanged", "parameters as they were at the start"},
                       {"loss_again", "the loss computed again"},
                       {"loss_computed", "the loss as by PyTorch's operators"},
-                      {"process_as_told", "threads, cores and rounding as told"},
+                      {"process_as_told", "threads, cores and settings as told"},
                       {"collectives_as_planned", "collectives as planned"}}},
           std::move(file)) {}
 
