@@ -19,7 +19,11 @@ namespace ddprun::planted {
 class PlantedAttention final : public Attention {
  public:
   void declare_options(Options& options) override {
-    options.option("fault", &fault_, "what is wrong");
+    options.option("fault", &fault_, "what is wrong",
+                   {.one_of = {"nothing", "drop_last_key", "window", "no_gradient_of_q",
+                               "no_gradient_of_k", "no_gradient_of_v", "scale", "dq", "dk", "dv",
+                               "not_causal", "half_the_batch", "reuse", "evaluate_other",
+                               "reuse_scratch", "ignore_strides", "output", "across_documents"}});
     options.option("row", &row_, "where, in the last head", {.min = 0});
     options.option("first_head", &first_head_, "in the first head instead");
     options.option("scratches", &scratches_, "how many calls have memory of their own", {.min = 1});

@@ -15,7 +15,9 @@ namespace ddprun::planted {
 class PlantedLossy final : public Strategy {
  public:
   void declare_options(Options& options) override {
-    options.option("fault", &fault_, "what is wrong");
+    options.option("fault", &fault_, "what is wrong",
+                   {.one_of = {"nothing", "never_send", "halve", "ranks_differ", "lose_in_update",
+                               "overwrite", "decay"}});
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {

@@ -15,7 +15,9 @@ namespace ddprun::planted {
 class PlantedPeriodic final : public Strategy, public UnitListener {
  public:
   void declare_options(Options& options) override {
-    options.option("fault", &fault_, "what is wrong");
+    options.option("fault", &fault_, "what is wrong",
+                   {.one_of = {"nothing", "exact_says_apart", "one_rank_only", "off_by_little",
+                               "ranks_differ"}});
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {

@@ -16,7 +16,8 @@ class PlantedSharded final : public UnitSharding {
  public:
   void declare_options(Options& options) override {
     UnitSharding::declare_options(options);
-    options.option("fault", &fault_, "what is wrong");
+    options.option("fault", &fault_, "what is wrong",
+                   {.one_of = {"nothing", "backward_reads_others"}});
   }
 
   void before_unit(Pass pass, int unit) override {
