@@ -94,6 +94,7 @@ inline std::vector<Planted> planted_faults() {
                                     {"deterministic", "deterministic operators is on"},
                                     {"float32_products", "float32 products is bf16"},
                                     {"without_onednn", "oneDNN is off"},
+                                    {"without_onednn_in_steps", "oneDNN is off"},
                                     {"flush_denormals", "a denormal number is taken for zero"},
                                     {"round_to_zero", "rounding is another"}}) {
     all.push_back({name, {fault(name)}, {process, words}});

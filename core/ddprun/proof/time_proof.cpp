@@ -107,19 +107,6 @@ std::string text_of(const ProcessState& what) {
   return fmt::format("{} on core {}", counted(what.threads, "thread"), fmt::join(what.cores, ", "));
 }
 
-std::string find_changed(const ProcessState& told) {
-  const ProcessState now = process_state();
-  if (now.threads != told.threads || now.cores != told.cores) {
-    return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
-  }
-  if (now.handlers != told.handlers) return "SIGTERM or SIGUSR1 has another handler than at first";
-  for (const auto& [name, value] : settings()) {
-    const std::string& before = kBeforePlugins.at(name);
-    if (value != before) return fmt::format("{} is {}, and was {} at first", name, value, before);
-  }
-  return {};
-}
-
 }  // namespace
 
 Check check_rest(ProcessGroup& group) {
@@ -151,8 +138,21 @@ ProcessState process_state() {
   return {usable_cores(), at::get_num_threads(), {handler(SIGTERM), handler(SIGUSR1)}};
 }
 
-Check check_process(ProcessGroup& group, const ProcessState& told) {
-  return check_of_all(group, "process_as_told", find_changed(told),
+std::string find_changed(const ProcessState& told) {
+  const ProcessState now = process_state();
+  if (now.threads != told.threads || now.cores != told.cores) {
+    return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
+  }
+  if (now.handlers != told.handlers) return "SIGTERM or SIGUSR1 has another handler than at first";
+  for (const auto& [name, value] : settings()) {
+    const std::string& before = kBeforePlugins.at(name);
+    if (value != before) return fmt::format("{} is {}, and was {} at first", name, value, before);
+  }
+  return {};
+}
+
+Check check_process(ProcessGroup& group, const ProcessState& told, const std::string& within) {
+  return check_of_all(group, "process_as_told", within.empty() ? find_changed(told) : within,
                       text_of(told) + ", and the process's settings as they were");
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ddprun/parallel/data_parallel.h"
@@ -24,10 +25,13 @@ struct ProcessState {
 /// What the calling thread computes on now.
 ProcessState process_state();
 
-/// Whether that is what the row says, and what a plugin can set for the process, or for its
-/// training thread, is as it was before one was loaded ("process_as_told"). All ranks call it, each
-/// on its training thread.
-Check check_process(ProcessGroup& group, const ProcessState& told);
+/// How that differs from what the row says, or what a plugin can set for the process, or for its
+/// training thread, from what it was before one was loaded; empty: it does not. On the training
+/// thread.
+std::string find_changed(const ProcessState& told);
+/// The same between steps, beside `within`, what was found within one ("process_as_told"). All
+/// ranks call it.
+Check check_process(ProcessGroup& group, const ProcessState& told, const std::string& within);
 
 /// Compares how long steps took by the clock of all times and by the kernel itself.
 class ClockProof {

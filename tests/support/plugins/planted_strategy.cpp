@@ -105,6 +105,7 @@ class Planted final : public Strategy, public UnitListener {
     } else if (!wrong("no_update")) {
       update_whole();
     }
+    if (wrong("without_onednn_in_steps")) at::globalContext().setUserEnabledMkldnn(true);
     while (wrong("hang")) ::pause();
     if (wrong("sleep")) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (wrong("work_later")) compute_for(std::chrono::milliseconds(20));
@@ -157,7 +158,8 @@ class Planted final : public Strategy, public UnitListener {
     at::Context& torch = at::globalContext();
     if (wrong("deterministic")) torch.setDeterministicAlgorithms(true, false);
     if (wrong("float32_products")) torch.setFloat32MatmulPrecision("medium");
-    if (wrong("without_onednn")) torch.setUserEnabledMkldnn(false);
+    if (wrong("without_onednn") || wrong("without_onednn_in_steps"))
+      torch.setUserEnabledMkldnn(false);
   }
 
   void zero_moments() {

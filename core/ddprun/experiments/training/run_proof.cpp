@@ -148,6 +148,7 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
     if (update_) update_->keep_gradients();
     if (update_) scaled_by_ = trainer_.loss_scales();
     if (counts_) lost_.keep_gradients();
+    if (set_in_step_.empty()) set_in_step_ = find_changed(told_);
   };
 }
 
@@ -299,7 +300,7 @@ void RunProof::look(const std::string& when) {
   ++looks_;
   DataParallel& data_parallel = trainer_.data_parallel();
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
-  if (!failed("process_as_told")) enter(check_process(group_, told_), when);
+  if (!failed("process_as_told")) enter(check_process(group_, told_, set_in_step_), when);
   look_at_plugins(when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
   const std::int64_t micro_batches = batch_per_rank(experiment_) / micro_batch(experiment_);

@@ -122,6 +122,7 @@ class RunProof {
   std::int64_t collectives_ = 0;   ///< of all steps
   std::int64_t bytes_ = 0;
   std::vector<StepScalars> scalars_;
+  std::string set_in_step_;         ///< find_changed() within a step
   std::uint64_t looks_ = 0;         ///< how often look() was called: each draws anew
   std::uint64_t initial_hash_ = 0;  ///< hash_kept() before step 0
   double last_loss_ = 0;
