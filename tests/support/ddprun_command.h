@@ -36,9 +36,8 @@ inline bool eventually(double seconds, const std::function<bool()>& condition) {
   return condition();
 }
 
-/// Seconds in which a launch ends whose time limit is `limit_s`, on a busy machine: on one that has
-/// nothing else to do it takes 5 more than that at most, and faults.Signals, which runs alone,
-/// holds it to them.
+/// Seconds in which a launch ends whose time limit is `limit_s`, on a busy machine. One that has
+/// nothing else to do takes 5 more than the limit at most.
 constexpr double in_time(double limit_s) { return limit_s + 25; }
 
 /// Runs ddprun in a process group of its own. Its output goes to files in `folder`.

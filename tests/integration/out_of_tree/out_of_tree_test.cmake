@@ -43,7 +43,7 @@ function(write_and_try kind name filter)
   set(outputs built contract table)
   foreach(line output IN ZIP_LISTS lines outputs)
     string(STRIP "${line}" line)
-    if(output STREQUAL table)  # a smaller model than the tutorial's proves as much
+    if("${output}" STREQUAL "table")  # a smaller model than the tutorial's proves as much
       string(APPEND line " --set model.vocab_size=256 --set model.layers=1 --set model.context_length=16")
     endif()
     must(${output} ${CMAKE_COMMAND} -E env PATH=${WORK}/prefix/bin:$ENV{PATH} CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
