@@ -178,9 +178,8 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
                       fmt::format("linear layers multiply in {}", declared));
 }
 
-Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-                        const std::vector<double>& scaled_by) {
-  const StepScalars scalars = trainer.last_scalars();
+Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars,
+                        ProcessGroup& group, const std::vector<double>& scaled_by) {
   const double back = scalars.factor / clip_factor(experiment, scalars);
   std::string own;
   for (const double scale : scaled_by) {
@@ -194,8 +193,7 @@ Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessG
 }
 
 std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
-                               std::int64_t updates_before) {
-  const StepScalars scalars = trainer.last_scalars();
+                               const StepScalars& scalars, std::int64_t updates) {
   const Optimizer& optimizer = trainer.data_parallel().optimizer();
   if (optimizer.lr() != scalars.lr) {
     return fmt::format("the optimizer's learning rate is {:.6g}, and {:.6g} by its schedule",
@@ -203,10 +201,9 @@ std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
   }
   const std::vector<Range>& owned = trainer.data_parallel().buffers().owned();
   const bool owns = std::ranges::any_of(owned, [](const Range& own) { return own.size() > 0; });
-  const std::int64_t updates = updates_before + (scalars.skipped ? 0 : 1);
-  if (owns && optimizer.updates() != updates) {
-    return fmt::format("the optimizer counts {} updates, and made {}", optimizer.updates(),
-                       updates);
+  const std::int64_t counted = owns ? optimizer.updates() : updates;
+  if (counted != updates) {
+    return fmt::format("the optimizer counts {} updates, and made {}", counted, updates);
   }
   const double clip = clip_factor(experiment, scalars);
   if (trainer.plugins().precision->loss_scaler() != nullptr ||

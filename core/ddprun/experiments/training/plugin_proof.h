@@ -26,16 +26,17 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
 Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                      std::uint64_t seed);
 
-/// Compares the factor that undid the scale of the last step's loss with that scale, `scaled_by` of
-/// each micro-batch ("loss_scaled_back"). For precisions that scale it, after a step that was not
+/// Compares the factor that undid the scale of a step's loss with that scale, `scaled_by` of each
+/// micro-batch ("loss_scaled_back"). For precisions that scale it, after a step that was not
 /// skipped. All ranks call it.
-Check check_scaled_back(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
-                        const std::vector<double>& scaled_by);
+Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars,
+                        ProcessGroup& group, const std::vector<double>& scaled_by);
 
-/// How what the last step updated with differs from what the YAML says, on this rank; empty: it
-/// does not. The factor of a loss that is scaled is check_scaled_back()'s.
+/// How what the last step updated with, `scalars`, differs from what the YAML says, on this rank,
+/// if it made the last of so many `updates`; empty: it does not. The factor of a loss that is
+/// scaled is check_scaled_back()'s.
 std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
-                               std::int64_t updates_before);
+                               const StepScalars& scalars, std::int64_t updates);
 
 /// Compares what steps updated with over all ranks, bit by bit ("step_scalars_equal"). Beside a
 /// failure, the first step that differs, counted from the first of `own`. All ranks call it.

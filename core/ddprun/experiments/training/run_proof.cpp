@@ -165,11 +165,12 @@ void RunProof::after_step(std::int64_t index, double loss) {
     ++collectives_;
     bytes_ += record.bytes;
   }
+  const StepScalars scalars = trainer_.last_scalars();
   if (off_scalars_.words.empty() && trainer_.data_parallel().extent() == StepExtent::step) {
-    off_scalars_ = {find_other_scalars(experiment_, trainer_, updates_), index};
-    updates_ = trainer_.data_parallel().optimizer().updates();
+    if (!scalars.skipped) ++updates_;
+    off_scalars_ = {find_other_scalars(experiment_, trainer_, scalars, updates_), index};
   }
-  scalars_.push_back(trainer_.last_scalars());
+  scalars_.push_back(scalars);
   if (agreement() == Agreement::periodic) {  // each rank clips its own gradients
     scalars_.back().gradient_norm = 0;
     scalars_.back().factor = 1;
@@ -182,8 +183,8 @@ void RunProof::after_step(std::int64_t index, double loss) {
   mean_.reset();
   if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
   update_.reset();
-  if (!scaled_by_.empty() && !scalars_.back().skipped && !failed("loss_scaled_back")) {
-    enter(check_scaled_back(experiment_, trainer_, group_, scaled_by_),
+  if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
+    enter(check_scaled_back(experiment_, scalars, group_, scaled_by_),
           fmt::format("after step {}", index));
   }
   scaled_by_.clear();
