@@ -394,6 +394,8 @@ def toy_cells():
 
 
 def print_plan(args):
+    """A plan needs nothing installed."""
+    args.tcmalloc = args.tcmalloc or sides.TCMALLOC
     for part in args.parts:
         if part != "step":
             cells = f", {' '.join(f'{model} {precision}' for model, precision, _ in sharded(args))}" if part == "sharding" else ""
@@ -413,7 +415,7 @@ def check_ready(args):
     pythons = [sides.peer_python(peer) for peer in ("", *args.peers) if peer != "compiled"]
     missing = [str(path) for path in (sides.BIN / "ddprun", *pythons) if not path.exists()]
     if missing or not args.tcmalloc:
-        missing += [] if args.tcmalloc else ["libtcmalloc_minimal.so.4"]
+        missing += [] if args.tcmalloc else [sides.TCMALLOC]
         sys.exit(f"bench: missing: {', '.join(missing)}; `make bench` builds and installs it, versions of "
                  "PyTorch that PEER_TORCH=2.11.0 names too (scripts/setup.sh --with-bench)")
 

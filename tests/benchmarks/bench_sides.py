@@ -58,9 +58,12 @@ def versions_at_hand():
     return [version for version in found if version != built_torch()]
 
 
+TCMALLOC = "libtcmalloc_minimal.so.4"
+
+
 def find_tcmalloc():
     for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"):
-        found = sorted(Path(folder).glob("**/libtcmalloc_minimal.so.4"))
+        found = sorted(Path(folder).glob(f"**/{TCMALLOC}"))
         if found:
             return str(found[0])
     return None

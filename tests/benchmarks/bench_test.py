@@ -384,6 +384,12 @@ class Steps(unittest.TestCase):
         self.assertEqual((chosen.torch, chosen.is_compiled(), chosen.environment), ("2.11.0", True, {"LD_PRELOAD": args.tcmalloc}))
         self.assertEqual(variants["overlap"].environment, {})
 
+    def test_a_plan_needs_nothing_installed(self):
+        with mock.patch.object(sides, "find_tcmalloc", return_value=None), mock.patch("sys.argv", ["bench.py", "step", "--dry-run"]), \
+             mock.patch("builtins.print") as printed:
+            self.assertIsNone(bench.main())
+        self.assertIn("both with tcmalloc", str(printed.mock_calls))
+
     def test_what_was_slow_at_first_runs_but_once_in_the_search(self):
         slow = self.Fake("zero1", [0, 99], [0, 99])
         ours = [self.Fake("flat", [0, 10], [0, 10]), self.Fake("bucketed 1", [0, 11], [0, 11]), slow]
