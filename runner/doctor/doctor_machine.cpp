@@ -50,7 +50,7 @@ Observation cores() {
 Observation products() {
   const std::string path = bf16_products();
   const char* const gains = kernels::product_path() == kernels::ProductPath::float32
-                                ? " (no instructions for it: it saves memory, and no time)"
+                                ? " (no fast instructions for it: it saves memory, and no time)"
                                 : "";
   return {"products", Health::ok,
           fmt::format("bfloat16 by {}{}, float32 by {}", path, gains,

@@ -211,7 +211,7 @@ void check_own_rounded(const P& product) {
 TEST(ProductsByAvx512, OfFloatsMatchDouble) {
   if (!kernels::has(ProductPath::avx512_bf16))
     GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
-  check_own<float>(kernels::avx512_product<float, float>);
+  check_own<float>(kernels::avx512_product<float, float, float>);
 }
 
 TEST(ProductsByAmx, MatchDoubleAndTouchNothingOutside) {
@@ -223,8 +223,10 @@ TEST(ProductsByAmx, MatchDoubleAndTouchNothingOutside) {
 TEST(ProductsByAvx512, MatchDoubleAndTouchNothingOutside) {
   if (!kernels::has(ProductPath::avx512_bf16))
     GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
-  check_own<bf16>(kernels::avx512_product<bf16, float>);
-  check_own_rounded(kernels::avx512_product<bf16, bf16>);
+  check_own<bf16>(kernels::avx512_product<bf16, bf16, float>);
+  check_own_rounded(kernels::avx512_product<bf16, bf16, bf16>);
+  check_own<bf16>(kernels::avx512_product<float, bf16, float>);
+  check_own_rounded(kernels::avx512_product<float, bf16, bf16>);
 }
 
 TEST(ProductPath, IsTheOneThatTheVariableNames) {

@@ -137,7 +137,7 @@ std::vector<Finding> widened(const Rows& rows) {
   });
   if (wide == rows.end()) return {};
   return {
-      {"products of bfloat16 run as float32 on this CPU, which has no instructions for them: "
+      {"products of bfloat16 run as float32 on this CPU, which has no fast instructions for them: "
        "bfloat16 saves memory, and no time"}};
 }
 

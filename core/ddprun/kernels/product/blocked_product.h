@@ -25,7 +25,7 @@ struct Packed {
 };
 
 // An inner kernel `I` is a struct of static members:
-//   Element              of a and b: bf16 or float
+//   Element              of packed a and b: bf16 or float
 //   kRows, kColumns      of a panel of a, and of b
 //   kStep                of which every depth is a multiple; what is missing counts as zero
 //   kBlockM, kBlockN, kBlockK, kKept   what stays in the caches, in elements: at most so many
@@ -47,16 +47,17 @@ std::int64_t block_depth(std::int64_t k) {
 template <class I, typename E, typename T>
 void multiply_rows(const Matrix<const E>& a, const Matrix<const E>& b, bool add, const Matrix<T>& c,
                    bool b_is_packed) {
-  static thread_local Workspace<E> left, right;
+  using P = typename I::Element;
+  static thread_local Workspace<P> left, right;
   static thread_local Workspace<float> partial;
   const std::int64_t k = a.columns;
   const std::int64_t rows = round_up(a.rows, I::kRows);
   const std::int64_t depth = round_up(k, I::kStep);
   const std::int64_t block = block_depth<I>(k);
   const bool keep_a = rows * depth <= I::kKept;
-  E* const packed_a = left.at_least(rows * (keep_a ? depth : block));
-  E* const packed_b = right.at_least(I::kBlockN * block);
-  const auto pack_a = [&](std::int64_t from, E* out) {
+  P* const packed_a = left.at_least(rows * (keep_a ? depth : block));
+  P* const packed_b = right.at_least(I::kBlockN * block);
+  const auto pack_a = [&](std::int64_t from, P* out) {
     I::pack_left(a.block(0, from, a.rows, block), out);
   };
   if (keep_a) {
@@ -68,7 +69,7 @@ void multiply_rows(const Matrix<const E>& a, const Matrix<const E>& b, bool add,
       const std::int64_t deep = std::min(block, k - from);
       if (!keep_a) pack_a(from, packed_a);
       if (!b_is_packed) I::pack_right(b.block(from, column, deep, I::kBlockN), packed_b);
-      const Packed<E> packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
+      const Packed<P> packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
                                 round_up(deep, I::kStep), deep == k};
       if constexpr (std::is_same_v<T, float>) {
         I::multiply(packed, add || from > 0 ? out : Matrix<float>{}, out);

@@ -16,6 +16,7 @@
 #include "ddprun/kernels/product/product_path.h"
 #include "ddprun/kernels/product/workspace.h"
 #include "ddprun/kernels/rows/convert.h"
+#include "ddprun/kernels/this_cpu.h"
 
 // BLAS's own interface, which is column-major, and MKL's product of bfloat16 matrices with a
 // float32 result, which ATen has for CUDA alone (CBLAS: row-major 101, plain 111, transposed 112).
@@ -76,8 +77,9 @@ void multiply_by_own(const Matrix<const E>& a, const Matrix<const E>& b, bool ad
   if constexpr (kX86) {
     if constexpr (std::is_same_v<E, bf16>) {
       if (product_path() == ProductPath::amx) return amx_product(a, b, add, c);
+      if (product_path() == ProductPath::avx512_bf16) return avx512_product<bf16>(a, b, add, c);
     }
-    avx512_product(a, b, add, c);
+    avx512_product<float>(a, b, add, c);
   }
 }
 
@@ -150,7 +152,7 @@ void product(Matrix<const E> a, Matrix<const E> b, bool add, Matrix<T> c) {
     if (float_path() == FloatPath::library) return product_by_library(a, b, add, c);
   } else {
     const ProductPath path = product_path();
-    if (path == ProductPath::float32) return product_by_floats(a, b, add, c);
+    if (path == ProductPath::float32 && !kHasAvx512Bf16) return product_by_floats(a, b, add, c);
     if (path == ProductPath::library) return product_by_library(a, b, add, c);
   }
   for_parts(a, b, c, [&](const auto& left, const auto& right, const auto& out) {

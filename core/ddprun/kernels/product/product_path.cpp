@@ -56,7 +56,7 @@ ProductPath choose() {
   TORCH_CHECK(refusal.empty(), "DDPRUN_PRODUCTS=", forced_name(), ": ", refusal);
   if (const auto forced = path_of(forced_name())) return *forced;
   if (has(ProductPath::amx)) return ProductPath::amx;
-  return has(ProductPath::avx512_bf16) ? ProductPath::avx512_bf16 : ProductPath::float32;
+  return kFastBf16Dots ? ProductPath::avx512_bf16 : ProductPath::float32;
 }
 
 }  // namespace

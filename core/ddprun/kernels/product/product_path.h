@@ -11,7 +11,7 @@ namespace ddprun::kernels {
 /// of them agree to rounding, not in bits.
 enum class ProductPath : std::uint8_t {
   amx,          ///< tiles of Intel's AMX
-  avx512_bf16,  ///< VDPBF16PS: AMD from Zen 4, Intel from Cooper Lake on
+  avx512_bf16,  ///< VDPBF16PS: AMD from Zen 4; Intel has it from Cooper Lake on, and is slow at it
   float32,      ///< operands are widened, and multiplied as float32: any CPU
   library,      ///< MKL's own, or ATen's; nowhere the default
 };
@@ -30,8 +30,8 @@ constexpr bool kX86 = false;
 bool has(ProductPath path);
 
 /// That of this process: the one that the variable DDPRUN_PRODUCTS names, else the first of the
-/// list that the CPU has. Chosen at the first call. Throws c10::Error where refused_products() has
-/// words.
+/// list that the CPU has and is fast at. Chosen at the first call. Throws c10::Error where
+/// refused_products() has words.
 ProductPath product_path();
 
 /// How products of float32 matrices are computed.

@@ -31,7 +31,7 @@ DDPRUN_AMX void pack_rows(const Matrix<const bf16>& source, bool transposed, bf1
   for (std::int64_t row = 0; row < source.rows; row += kTile) {
     bf16* to = out + row / kPanel * steps * kStepSize + row % kPanel * 32;
     for (std::int64_t column = 0; column < source.columns; column += kStep, to += kStepSize) {
-      const auto in = whole_rows(source, row, column, kTile, padded);
+      const auto in = whole_rows<bf16>(source, row, column, kTile, padded);
       for (int i = 0; i < kTile; ++i) __builtin_prefetch(in.data + (i + kTile) * in.stride);
       if (transposed) {
         transpose_words<kTile>(in, to, 32);
@@ -50,7 +50,7 @@ DDPRUN_AMX void pack_columns(const Matrix<const bf16>& source, bool transposed, 
   alignas(64) bf16 pairs[2 * kTile * 32];
   for (std::int64_t row = 0; row < source.rows; row += kStep) {
     for (std::int64_t column = 0; column < source.columns; column += kPanel) {
-      const auto in = whole_rows(source, row, column, kStep, padded);
+      const auto in = whole_rows<bf16>(source, row, column, kStep, padded);
       for (int i = 0; i < kStep; ++i) __builtin_prefetch(in.data + i * in.stride + 4 * kPanel);
       bf16* const tiles = out + (column / kPanel * steps + row / kStep) * kStepSize;
       bf16* const to = transposed ? pairs : tiles;

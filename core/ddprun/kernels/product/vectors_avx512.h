@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "ddprun/kernels/types.h"
 
@@ -16,7 +17,8 @@
 namespace ddprun::kernels::avx512 {
 
 // A word is 32 bits: a float, or two bfloat16 values that are neighbours in the direction of the
-// sum.
+// sum. Where values of type E are packed as values of another type P, they are bfloat16, and
+// widened to float.
 constexpr std::int64_t kLanes = 16;  // words of a vector
 template <class E>
 constexpr int kInWord = 4 / sizeof(E);  // values of a word
@@ -27,11 +29,19 @@ inline __mmask32 first_values(std::int64_t count) {
   return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
 }
 
-DDPRUN_AVX512 inline __m512i load_first(__mmask32 which, const bf16* from) {
-  return _mm512_maskz_loadu_epi16(which, from);
+/// Copies a vector's values as they are, and zeros for the others.
+template <class P>
+DDPRUN_AVX512 inline void copy_first(__mmask32 which, const bf16* from, bf16* to) {
+  if constexpr (std::is_same_v<P, bf16>) {
+    _mm512_store_si512(to, _mm512_maskz_loadu_epi16(which, from));
+  } else {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
+                       _mm256_maskz_loadu_epi16(static_cast<__mmask16>(which), from));
+  }
 }
-DDPRUN_AVX512 inline __m512i load_first(__mmask32 which, const float* from) {
-  return _mm512_maskz_loadu_epi32(static_cast<__mmask16>(which), from);
+template <class P>
+DDPRUN_AVX512 inline void copy_first(__mmask32 which, const float* from, float* to) {
+  _mm512_store_ps(to, _mm512_maskz_loadu_ps(static_cast<__mmask16>(which), from));
 }
 
 /// Rows of whole vectors. It is all that inner loops need of a Matrix, and stays in registers.
@@ -41,31 +51,45 @@ struct Rows {
   std::int64_t stride;
 };
 
-/// `rows` rows of so many vectors each, from (row, column) on, copied: zeros beyond the matrix.
-template <int vectors = 1, class E>
+/// `rows` rows of so many vectors of P each, from (row, column) on, copied: zeros beyond the
+/// matrix.
+template <class P, int vectors = 1, class E>
 DDPRUN_AVX512 inline Rows<E> copied_rows(const Matrix<const E>& source, std::int64_t row,
                                          std::int64_t column, std::int64_t rows, E* copy) {
-  constexpr std::int64_t kWidth = vectors * kValues<E>;
+  constexpr std::int64_t kWidth = vectors * kValues<P>;
   const E* const from = source.data + row * source.stride + column;
   const std::int64_t left = source.columns - column;
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t first = 0; first < kWidth; first += kValues<E>) {
+    for (std::int64_t first = 0; first < kWidth; first += kValues<P>) {
       const bool present = row + i < source.rows && left > first;
-      _mm512_store_si512(
-          copy + i * kWidth + first,
-          load_first(present ? first_values(left - first) : 0, from + i * source.stride + first));
+      copy_first<P>(present ? first_values(left - first) : 0, from + i * source.stride + first,
+                    copy + i * kWidth + first);
     }
   }
   return {copy, kWidth};
 }
 
 /// The same where they lie, and copied at the matrix's end alone.
-template <int vectors = 1, class E>
+template <class P, int vectors = 1, class E>
 DDPRUN_AVX512 inline Rows<E> whole_rows(const Matrix<const E>& source, std::int64_t row,
                                         std::int64_t column, std::int64_t rows, E* copy) {
-  const bool inside = row + rows <= source.rows && column + vectors * kValues<E> <= source.columns;
+  const bool inside = row + rows <= source.rows && column + vectors * kValues<P> <= source.columns;
   if (inside) return {source.data + row * source.stride + column, source.stride};
-  return copied_rows<vectors>(source, row, column, rows, copy);
+  return copied_rows<P, vectors>(source, row, column, rows, copy);
+}
+
+/// 16 bfloat16 values as floats.
+DDPRUN_AVX512 inline __m512i widened(__m256i values) {
+  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16);
+}
+
+template <class P>
+DDPRUN_AVX512 inline __m512i load_vector(const P* from) {
+  return _mm512_loadu_si512(from);
+}
+template <class P>
+requires std::is_same_v<P, float> DDPRUN_AVX512 inline __m512i load_vector(const bf16* from) {
+  return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
 template <class E>
@@ -73,41 +97,52 @@ DDPRUN_AVX512 inline __m128i load_quarter(const E* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
-/// Four times 16 bytes, a fixed distance apart.
-template <class E>
-DDPRUN_AVX512 inline __m512i gather_quarters(const E* from, std::int64_t distance) {
+/// Four times four words, a fixed distance apart.
+template <class P>
+DDPRUN_AVX512 inline __m512i gather_quarters(const P* from, std::int64_t distance) {
   __m512i all = _mm512_castsi128_si512(load_quarter(from));
   all = _mm512_inserti32x4(all, load_quarter(from + distance), 1);
   all = _mm512_inserti32x4(all, load_quarter(from + 2 * distance), 2);
   return _mm512_inserti32x4(all, load_quarter(from + 3 * distance), 3);
 }
 
+template <class P>
+requires std::is_same_v<P, float> DDPRUN_AVX512 inline __m512i gather_quarters(
+    const bf16* from, std::int64_t distance) {
+  const auto four = [&](int i) DDPRUN_AVX512 {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i * distance));
+  };
+  const __m128i low = _mm_unpacklo_epi64(four(0), four(1));
+  const __m128i high = _mm_unpacklo_epi64(four(2), four(3));
+  return widened(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1));
+}
+
 /// Writes the first `lanes` words: a whole vector, or at most 12.
-template <int lanes, class E>
-DDPRUN_AVX512 inline void write_words(E* to, __m512i words) {
+template <int lanes, class P>
+DDPRUN_AVX512 inline void write_words(P* to, __m512i words) {
   if constexpr (lanes == kLanes) {
     _mm512_storeu_si512(to, words);
   } else {
     static_assert(lanes == 12);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_castsi512_si256(words));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8 * kInWord<E>),
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8 * kInWord<P>),
                      _mm512_extracti32x4_epi32(words, 2));
   }
 }
 
 /// 16 rows of out, each of `lanes` words, `stride` values apart = 16 rows of 16 words, transposed.
-template <int lanes, class E>
-DDPRUN_AVX512 inline void transpose_words(Rows<E> in, E* out, std::int64_t stride) {
+template <int lanes, class E, class P>
+DDPRUN_AVX512 inline void transpose_words(Rows<E> in, P* out, std::int64_t stride) {
   for (int word = 0; word < kLanes; word += 4) {
     __m512i x[4];  // x[i]: four words each of rows i, i + 4, i + 8, i + 12
     for (int i = 0; i < 4; ++i) {
-      x[i] = gather_quarters(in.data + i * in.stride + kInWord<E> * word, 4 * in.stride);
+      x[i] = gather_quarters<P>(in.data + i * in.stride + kInWord<P> * word, 4 * in.stride);
     }
     const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]);
     const __m512i b = _mm512_unpackhi_epi32(x[0], x[1]);
     const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]);
     const __m512i d = _mm512_unpackhi_epi32(x[2], x[3]);
-    E* const to = out + word * stride;
+    P* const to = out + word * stride;
     write_words<lanes>(to, _mm512_unpacklo_epi64(a, c));
     write_words<lanes>(to + stride, _mm512_unpackhi_epi64(a, c));
     write_words<lanes>(to + 2 * stride, _mm512_unpacklo_epi64(b, d));
@@ -155,14 +190,14 @@ DDPRUN_AVX512 inline WordsOfRow pair_up(const bf16* even_row, const bf16* odd_ro
 
 /// Rows whose values make words with each other, if it takes two of them: the i-th row of words,
 /// from so many vectors.
-template <int vectors>
-DDPRUN_AVX512 inline WordsOfRow row_of_words(Rows<bf16> in, int i) {
-  return pair_up(in.data + 2 * i * in.stride, in.data + (2 * i + 1) * in.stride);
-}
-template <int vectors>
-DDPRUN_AVX512 inline WordsOfRow row_of_words(Rows<float> in, int i) {
-  const float* const row = in.data + i * in.stride;
-  return {_mm512_loadu_si512(row), _mm512_loadu_si512(row + (vectors - 1) * kLanes)};
+template <class P, int vectors, class E>
+DDPRUN_AVX512 inline WordsOfRow row_of_words(Rows<E> in, int i) {
+  if constexpr (std::is_same_v<P, bf16>) {
+    return pair_up(in.data + 2 * i * in.stride, in.data + (2 * i + 1) * in.stride);
+  } else {
+    const E* const row = in.data + i * in.stride;
+    return {load_vector<P>(row), load_vector<P>(row + (vectors - 1) * kLanes)};
+  }
 }
 
 /// Writes 32 sums, or fewer if `columns` leaves fewer.
