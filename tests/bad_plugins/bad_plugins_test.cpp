@@ -57,7 +57,7 @@ TEST_P(Handshake, RefusesWithItsOwnSentenceThatIsExplained) {
   const PluginRegistry registry({folder_of(GetParam().name)});
   EXPECT_THAT(registry.list(), IsEmpty());
   EXPECT_THAT(registry.refused(), ElementsAre(HasSubstr(GetParam().what)));
-  std::ifstream in(DDPRUN_SOURCE_DIR "/docs/writing_a_plugin.md");
+  std::ifstream in(DDPRUN_SOURCE_DIR "/docs/errors.md");
   const std::string page(std::istreambuf_iterator<char>(in), {});
   const std::string sentence = GetParam().what;
   EXPECT_THAT(page, HasSubstr(sentence.substr(0, sentence.find(" lacks its"))));
