@@ -178,7 +178,7 @@ ResultComparison compare_results(const StoredResult& first, const StoredResult& 
                      .where = first.name + ", " + second.name,
                      .got = fmt::format("{} and {} rows of other experiments", own.lines().size(),
                                         other.lines().size()),
-                     .expected = "rows of the same experiment: all keys but output and plugin_path",
+                     .expected = "rows of the same experiment: all keys but name, output and plugin_path",
                      .hint = "`ddprun explain RESULT` shows what is in one"});
 }
 

@@ -118,7 +118,9 @@ nlohmann::json libraries_of(const Experiment& experiment, const PluginRegistry& 
 /// What the same experiment has everywhere.
 std::string fingerprint_of(const PlannedRun& planned, const std::string& contents) {
   Experiment experiment = planned.experiment;
-  experiment.label.clear();  // the same configuration, whichever sweep it comes from
+  // The same configuration, whichever file and sweep it comes from.
+  experiment.name.clear();
+  experiment.label.clear();
   experiment.output_dir = "results";
   experiment.live = {};
   experiment.plugin_path.clear();

@@ -234,10 +234,10 @@ class Reader {
 };
 
 /// As it stands in a file, where what is no UTF-8 is replaced, and there is no NaN: the experiment
-/// without where it looks for plugins and writes, which the fingerprint leaves out, too.
+/// without its name, where it looks for plugins and writes, which the fingerprint leaves out, too.
 std::string experiment_of(const Row& row) {
   json config = row.config;
-  for (const char* key : {"output", "plugin_path"}) config.erase(key);
+  for (const char* key : {"name", "output", "plugin_path"}) config.erase(key);
   return json_text({{"config", config}, {"work", row.work}, {"emulated", row.emulated}});
 }
 
