@@ -7,6 +7,14 @@
 
 namespace ddprun {
 
+const Quantity& ExperimentKind::declare(std::string key, std::string unit, std::string meaning,
+                                        Quantity rest) {
+  rest.key = std::move(key);
+  rest.unit = std::move(unit);
+  rest.meaning = std::move(meaning);
+  return declare(std::move(rest));
+}
+
 const Quantity& ExperimentKind::declare(Quantity quantity) {
   quantity.index = quantities_.size();
   return quantities_.emplace_back(std::move(quantity));

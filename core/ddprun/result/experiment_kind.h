@@ -26,7 +26,7 @@ struct KindWords {
 };
 
 /// Base of a kind. A kind declares each quantity as a member:
-///     const Quantity& forward_ms = declare({.key = "forward_ms", .unit = "ms", ...});
+///     const Quantity& forward_ms = declare("forward_ms", "ms", "from ...", {.title = "forward"});
 /// Each kind has one object, which lives as long as the process.
 class ExperimentKind {
  public:
@@ -49,6 +49,9 @@ class ExperimentKind {
  protected:
   explicit ExperimentKind(KindWords words) : words_(std::move(words)) {}
   virtual ~ExperimentKind() = default;
+  /// `rest`: all but its key, unit and meaning.
+  const Quantity& declare(std::string key, std::string unit, std::string meaning,
+                          Quantity rest = {});
   const Quantity& declare(Quantity quantity);
 
  private:

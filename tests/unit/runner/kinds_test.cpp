@@ -23,24 +23,18 @@ struct Transfers final : ExperimentKind {
     return std::to_string(run[call_ms].steps.count) + " calls";
   }
   const Quantity& call_ms =
-      declare({.key = "call_ms", .unit = "ms", .over_ranks = OverRanks::max, .title = "call ms"});
-  const Quantity& retried = declare({.key = "retried",
-                                     .written = Written::boolean,
+      declare("call_ms", "ms", "", {.over_ranks = OverRanks::max, .title = "call ms"});
+  const Quantity& retried = declare("retried", "", "",
+                                    {.written = Written::boolean,
                                      .over_ranks = OverRanks::max,
                                      .over_steps = OverSteps::count,
                                      .title = "retried"});
-  const Quantity& gap_ms = declare({.key = "gap_ms", .unit = "ms", .optional = true});
-  const Quantity& size = declare({.key = "size",
-                                  .unit = "bytes",
-                                  .of_work = "bytes",
-                                  .title = "size",
-                                  .timed = false,
-                                  .text = text_as("{:.0f} MB", 1e-6)});
-  const Quantity& gb_per_s = declare({.key = "gb_per_s",
-                                      .unit = "GB/s",
-                                      .follows = speed,
-                                      .title = "GB/s",
-                                      .text = text_as("{:.2f}")});
+  const Quantity& gap_ms = declare("gap_ms", "ms", "", {.optional = true});
+  const Quantity& size = declare(
+      "size", "bytes", "",
+      {.of_work = "bytes", .title = "size", .timed = false, .text = text_as("{:.0f} MB", 1e-6)});
+  const Quantity& gb_per_s = declare(
+      "gb_per_s", "GB/s", "", {.follows = speed, .title = "GB/s", .text = text_as("{:.2f}")});
 
   static Figure speed(const RunStatistics& run);
 };

@@ -39,15 +39,14 @@ ArithmeticKind::ArithmeticKind(KindFile file)
                                {"fewest_ranks", "one rank fewer does not fit"}}},
                    std::move(file)) {}
 
-Quantity ArithmeticKind::on_paper(const char* key, const char* title, const char* format,
-                                  const char* meaning, int drop_order) {
-  return {.key = key,
-          .optional = true,
-          .title = title,
-          .drop_order = drop_order,
-          .timed = false,
-          .text = text_as(format),
-          .meaning = meaning};
+const Quantity& ArithmeticKind::on_paper(const char* key, const char* title, const char* format,
+                                         const char* meaning, int drop_order) {
+  return declare(key, "", meaning,
+                 {.optional = true,
+                  .title = title,
+                  .drop_order = drop_order,
+                  .timed = false,
+                  .text = text_as(format)});
 }
 
 std::string ArithmeticKind::in_short(const RunStatistics& run) const {

@@ -72,33 +72,29 @@ AttentionKind::AttentionKind(KindFile file)
                                {"dv", "dv against float64"}}},
                    std::move(file)) {}
 
-Quantity AttentionKind::bytes_of_call(const char* key, const char* title, int drop_order,
-                                      const char* meaning) {
-  return {.key = key,
-          .unit = "bytes",
-          .over_ranks = OverRanks::max,
-          .title = title,
-          .drop_order = drop_order,
-          .timed = false,
-          .text = text_as("{:.1f}", 1e-6),
-          .meaning = meaning};
+const Quantity& AttentionKind::bytes_of_call(const char* key, const char* title, int drop_order,
+                                             const char* meaning, const char* of_work) {
+  return declare(key, "bytes", meaning,
+                 {.over_ranks = OverRanks::max,
+                  .of_work = of_work,
+                  .title = title,
+                  .drop_order = drop_order,
+                  .timed = false,
+                  .text = text_as("{:.1f}", 1e-6)});
 }
 
-Quantity AttentionKind::bytes_by_formula(const char* key, const char* title, int drop_order,
-                                         const char* meaning) {
-  Quantity quantity = bytes_of_call(key, title, drop_order, meaning);
-  quantity.of_work = key;
-  return quantity;
+const Quantity& AttentionKind::bytes_by_formula(const char* key, const char* title, int drop_order,
+                                                const char* meaning) {
+  return bytes_of_call(key, title, drop_order, meaning, key);
 }
 
-Quantity AttentionKind::error_of(const char* key, const char* result) {
-  return {.key = key,
-          .optional = true,
-          .over_ranks = OverRanks::max,
-          .timed = false,
-          .meaning = fmt::format("the largest error against float64 of the rows of {} that were "
-                                 "compared. –: none were",
-                                 result)};
+const Quantity& AttentionKind::error_of(const char* key, const char* result) {
+  return declare(
+      key, "",
+      fmt::format(
+          "the largest error against float64 of the rows of {} that were compared. –: none were",
+          result),
+      {.optional = true, .over_ranks = OverRanks::max, .timed = false});
 }
 
 std::string AttentionKind::in_short(const RunStatistics& run) const {

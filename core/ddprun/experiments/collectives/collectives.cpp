@@ -151,15 +151,14 @@ std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics
   return out;
 }
 
-Quantity Collectives::time_over(const char* key, OverSteps over_steps, const char* title,
-                                int drop_order) {
-  return {.key = key,
-          .unit = "µs",
-          .of = &time_us,
-          .over_ranks = OverRanks::max,
-          .over_steps = over_steps,
-          .title = title,
-          .drop_order = drop_order};
+const Quantity& Collectives::time_over(const char* key, OverSteps over_steps, const char* title,
+                                       int drop_order) {
+  return declare(key, "µs", "",
+                 {.of = &time_us,
+                  .over_ranks = OverRanks::max,
+                  .over_steps = over_steps,
+                  .title = title,
+                  .drop_order = drop_order});
 }
 
 Figure Collectives::find_algbw(const RunStatistics& run) {

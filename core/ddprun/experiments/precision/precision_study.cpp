@@ -105,15 +105,14 @@ PrecisionStudy::PrecisionStudy(KindFile file)
                       {"finite", "all values finite"}}},
           std::move(file)) {}
 
-Quantity PrecisionStudy::error_of(const char* key, const char* title, int drop_order,
-                                  const char* meaning) {
-  return {.key = key,
-          .optional = true,
-          .title = title,
-          .drop_order = drop_order,
-          .timed = false,
-          .text = text_as("{:+.2e}"),
-          .meaning = meaning};
+const Quantity& PrecisionStudy::error_of(const char* key, const char* title, int drop_order,
+                                         const char* meaning) {
+  return declare(key, "", meaning,
+                 {.optional = true,
+                  .title = title,
+                  .drop_order = drop_order,
+                  .timed = false,
+                  .text = text_as("{:+.2e}")});
 }
 
 std::string PrecisionStudy::in_short(const RunStatistics& run) const {

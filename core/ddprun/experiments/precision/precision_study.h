@@ -14,37 +14,31 @@ struct PrecisionStudy : RunnableKind {
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
 
   const Quantity& time_us =
-      declare({.key = "time_us",
-               .unit = "µs",
-               .meaning = "of the whole demonstration, which is no benchmark"});
-  const Quantity& sum = declare({.key = "sum",
-                                 .optional = true,
-                                 .title = "sum",
-                                 .timed = false,
-                                 .text = text_as("{:.7f}"),
-                                 .meaning = "of accumulation: what the additions gave"});
+      declare("time_us", "µs", "of the whole demonstration, which is no benchmark");
+  const Quantity& sum =
+      declare("sum", "", "of accumulation: what the additions gave",
+              {.optional = true, .title = "sum", .timed = false, .text = text_as("{:.7f}")});
   const Quantity& exact =
-      declare({.key = "exact",
-               .optional = true,
+      declare("exact", "", "`demonstration.addend` x `demonstration.count`, in float64",
+              {.optional = true,
                .title = "exact",
                .drop_order = 2,
                .timed = false,
-               .text = text_as("{:.7g}"),
-               .meaning = "`demonstration.addend` x `demonstration.count`, in float64"});
-  const Quantity& error = declare(error_of("error", "error", 0, "`sum` - `exact`"));
-  const Quantity& addends_error = declare(error_of(
-      "addends_error", "of the addends", 1,
-      "the error of adding the rounded addend without rounding any sum: the rounded addend x "
-      "`demonstration.count` - `exact`"));
+               .text = text_as("{:.7g}")});
+  const Quantity& error = error_of("error", "error", 0, "`sum` - `exact`");
+  const Quantity& addends_error =
+      error_of("addends_error", "of the addends", 1,
+               "the error of adding the rounded addend without rounding any sum: the rounded "
+               "addend x `demonstration.count` - `exact`");
   const Quantity& sums_error =
-      declare(error_of("sums_error", "of the sums", 1,
-                       "what rounding each sum adds to that: `error` - `addends_error`"));
+      error_of("sums_error", "of the sums", 1,
+               "what rounding each sum adds to that: `error` - `addends_error`");
 
  protected:
   explicit PrecisionStudy(KindFile file);
 
  private:
-  static Quantity error_of(const char* key, const char* title, int drop_order, const char* meaning);
+  const Quantity& error_of(const char* key, const char* title, int drop_order, const char* meaning);
 };
 
 /// The one object of the kind.
