@@ -13,7 +13,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_file.h"
-#include "runner/command/batch_row.h"
 #include "runner/command/commands.h"
 #include "runner/command/open_rounds.h"
 #include "runner/command/planned_command.h"

@@ -1,5 +1,5 @@
 // From a plan to a row, and from an outcome to a row's status.
-#include "runner/command/batch_row.h"
+#include "runner/command/batch_file.h"
 
 #include "ddprun/config/config_json.h"
 #include "ddprun/result/conditions.h"

@@ -1,6 +1,7 @@
 // A command as the user typed it, parsed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,12 +9,20 @@
 
 #include "ddprun/model/sampling.h"
 #include "runner/command/account_options.h"
-#include "runner/command/checkpoint_action.h"
-#include "runner/command/shell.h"
 #include "runner/launch/exit_status.h"
 #include "runner/report/report_format.h"
 
 namespace ddprun {
+
+/// The shells that are told what may be typed.
+enum class Shell : std::uint8_t { bash, zsh, fish };
+constexpr auto choice_names(Shell) { return std::array{"bash", "zsh", "fish"}; }
+
+/// What `ddprun checkpoint` does with checkpoints.
+enum class CheckpointAction : std::uint8_t { inspect, verify, diff, export_hf };
+constexpr auto choice_names(CheckpointAction) {
+  return std::array{"inspect", "verify", "diff", "export"};
+}
 
 struct Request {
   std::vector<std::string> paths;             ///< files and folders

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "ddprun/config/schema/experiment_schema.h"
-#include "ddprun/config/schema/schema_lines.h"
+#include "ddprun/config/schema/options_schema.h"
 #include "ddprun/experiments/kinds.h"
 #include "runner/command/commands.h"
 #include "runner/command/out_file.h"

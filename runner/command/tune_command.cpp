@@ -9,7 +9,6 @@
 #include "ddprun/measure/environment.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/command/batch_file.h"
-#include "runner/command/batch_row.h"
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"

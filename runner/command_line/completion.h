@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ddprun/config/registry.h"
-#include "runner/command/shell.h"
+#include "runner/command/request.h"
 
 namespace ddprun {
 

@@ -1,7 +1,10 @@
-// Rows of one result beside the same rows of another one.
+// Results that are on the disk, and rows of one beside the same rows of another one.
+//
+// Family: result_comparison.cpp stored_result.cpp
 #pragma once
 
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -9,9 +12,22 @@
 
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
-#include "runner/compare/stored_result.h"
+#include "runner/report/row.h"
 
 namespace ddprun {
+
+struct StoredResult {
+  std::string name;  ///< as the user named it
+  std::filesystem::path file;
+  std::size_t among = 0;  ///< results in the folder that the user named; 0: it is one itself
+  std::vector<Row> rows;
+  nlohmann::json json = {};  ///< the whole file
+};
+
+/// Reads a result.json, that of a result folder, or the latest of a folder of results. Throws
+/// ConfigError if there is none, it has no row, is of another schema, or this ddprun could not have
+/// written it.
+StoredResult stored_result(const std::string& path);
 
 /// Whether a row is slower than a threshold allows. `untold`: nobody can say.
 enum class Held { yes, slower, untold };

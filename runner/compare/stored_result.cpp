@@ -1,5 +1,5 @@
 // Finds a result.json, and reads its rows.
-#include "runner/compare/stored_result.h"
+#include "runner/compare/result_comparison.h"
 
 #include <fmt/format.h>
 

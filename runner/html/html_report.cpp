@@ -8,7 +8,6 @@
 #include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/profile/memory_files.h"
-#include "ddprun/profile/memory_svg.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/operator_tables.h"
 #include "runner/report/report_lines.h"

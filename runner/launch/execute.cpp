@@ -17,7 +17,6 @@
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/rank/heap.h"
-#include "ddprun/rank/memory_limit.h"
 #include "runner/launch/joined_failure.h"
 #include "runner/launch/progress_watch.h"
 #include "runner/launch/uncaught.h"

@@ -1,5 +1,5 @@
 // A stopped rank explains every wait; else the calls that ranks have made tell who is behind.
-#include "runner/launch/late_rank.h"
+#include "runner/launch/progress_watch.h"
 
 #include <fmt/format.h>
 

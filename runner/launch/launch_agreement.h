@@ -13,7 +13,7 @@ namespace ddprun {
 
 /// Compares this rank's plan with those of all others: resolved experiments, plugins (name,
 /// version, hash of the library), ddprun and torch (likewise), variables that change what is
-/// computed or how fast (environment_variables.h), and the command. Folders may
+/// computed or how fast (measure/environment.h), and the command. Folders may
 /// differ: where plugins lie, and where rank 0 writes. Returns the exit status: done; or usage on
 /// every rank, if they differ or a rank has refused its plan. Then stderr has the keys and their
 /// values, or that rank's words. Throws CommError if a rank does not come.

@@ -22,7 +22,6 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/measure/environment_variables.h"
 #include "ddprun/rank/emulated_ranks.h"
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"

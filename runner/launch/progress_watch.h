@@ -1,8 +1,12 @@
-// Whether ranks still get on: what ends a run whose ranks all hang in their own work.
+// Whether ranks still get on: what ends a run whose ranks all hang in their own work, and the rank
+// that the others waited for in vain, from what each rank is doing.
+//
+// Family: progress_watch.cpp late_rank.cpp
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,5 +44,17 @@ class ProgressWatch {
   std::int64_t longest_ns_ = 0;  ///< silence that ended
   std::vector<Heard> ranks_;
 };
+
+/// A rank as its parent sees it.
+struct WatchedRank {
+  RankStatus status;
+  int stopped_by = 0;   ///< the signal, while the rank is stopped
+  bool failed = false;  ///< it has said that its own wait failed
+};
+
+/// Whose fault a wait is that lasted too long, and why: a rank that is stopped; else one that does
+/// its own work, while others are at a later call. Nothing if all are where the others are: then
+/// the network is at fault.
+std::optional<RankFailure> find_late_rank(const std::vector<WatchedRank>& ranks, double timeout_s);
 
 }  // namespace ddprun

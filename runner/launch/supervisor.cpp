@@ -15,7 +15,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/store_server.h"
-#include "runner/launch/late_rank.h"
 #include "runner/launch/memory_words.h"
 #include "runner/launch/progress_watch.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/rank/memory_limit.h"
+#include "ddprun/rank/heap.h"
 #include "runner/launch/exit_status.h"
 
 namespace ddprun {

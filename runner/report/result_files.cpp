@@ -10,8 +10,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
-#include "ddprun/profile/timeline_json.h"
-#include "ddprun/profile/timeline_svg.h"
+#include "ddprun/profile/timeline_files.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/operator_tables.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "ddprun/experiments/training/memory_check.h"
+#include "ddprun/experiments/training/dry_step.h"
 #include "support/ddprun_command.h"
 #include "support/matchers.h"
 #include "support/sanitizers.h"

@@ -1,5 +1,5 @@
 // Reads /proc/self/cgroup.
-#include "ddprun/base/cgroups.h"
+#include "ddprun/base/machine_memory.h"
 
 #include <algorithm>
 #include <fstream>

@@ -7,8 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "ddprun/base/cgroups.h"
-
 namespace ddprun {
 
 namespace fs = std::filesystem;

@@ -1,5 +1,5 @@
 // Finds the base of each point of a sweep.
-#include "ddprun/config/baseline.h"
+#include "ddprun/config/report_config.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/config/baseline.h"
 #include "ddprun/config/config_node.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"

@@ -1,6 +1,6 @@
 // The child writes a line for each library, and ends it when the library's destructors have run, so
 // that its parent knows at which one it died, and when.
-#include "ddprun/config/library_trial.h"
+#include "ddprun/config/plugin_library.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,16 +1,38 @@
-// One plugin library: tried in a child process, loaded, and its descriptor checked.
+// One plugin library: tried in a child process, so that a damaged one cannot take this process
+// down, loaded, and its descriptor checked.
+//
+// Family: plugin_library.cpp library_trial.cpp
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "ddprun/config/library_trial.h"
+#include "ddprun/base/error.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
+
+/// What became of a library; both parts are empty if it came through.
+struct Trial {
+  std::string death;                      ///< how it ended the child: "killed by signal 11 ..."
+  std::optional<ErrorText> refusal = {};  ///< the error that was thrown
+
+  bool passed() const { return death.empty() && !refusal; }
+};
+
+/// Calls `use` for each file in a child process, and then its static destructors; an Error that
+/// `use` throws is a refusal. What failed there shall not be tried again in this process: the
+/// loader itself may crash over a damaged file, or not, as memory happens to be. There is one child
+/// for all files, and one more for each that ends it. A file is not tried again unless it was
+/// written to.
+std::map<std::filesystem::path, Trial> try_libraries(
+    const std::vector<std::filesystem::path>& files,
+    const std::function<void(const std::filesystem::path&)>& use);
 
 const char* to_string(PluginKind kind);
 

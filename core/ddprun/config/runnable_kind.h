@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ddprun/config/run_context.h"
-#include "ddprun/config/sample_read.h"
 #include "ddprun/plugin/plugin.h"
 #include "ddprun/result/account.h"
 #include "ddprun/result/experiment_kind.h"
@@ -37,6 +36,17 @@ struct KindFile {
   std::any own;                          ///< Experiment::own, before a file is read
   std::vector<KindSection> sections;     ///< in the order of the resolved YAML
   std::vector<PluginKind> plugins = {};  ///< that must be chosen
+};
+
+/// What a rank reads for one sample of a step.
+struct SampleRead {
+  std::int64_t rank = 0;
+  std::int64_t micro_batch = 0;  ///< of the rank's step
+  std::int64_t sample = 0;       ///< of the global batch
+  std::string place = {};        ///< "a.txt 96..99, b.txt 0..4": tokens of files, the last included
+  std::string bytes = {};        ///< of data whose tokens are text: all of the sample
+  std::int64_t documents = 0;    ///< that it has tokens of; 0: nobody says where one ends
+  std::int64_t targets = 0;      ///< tokens whose loss counts
 };
 
 /// What an experiment reads beside its file.

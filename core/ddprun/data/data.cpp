@@ -16,8 +16,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/data/matching_files.h"
-#include "ddprun/data/mixture.h"
-#include "ddprun/data/permutation.h"
+#include "ddprun/data/sample_order.h"
 #include "ddprun/data/text_corpus.h"
 #include "ddprun/data/token_files.h"
 

@@ -1,5 +1,5 @@
 // Quotas of a cycle, then always the source that is furthest behind.
-#include "ddprun/data/mixture.h"
+#include "ddprun/data/sample_order.h"
 
 #include <algorithm>
 #include <cmath>

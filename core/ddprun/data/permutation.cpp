@@ -1,5 +1,5 @@
 // A Feistel network that walks its cycles.
-#include "ddprun/data/permutation.h"
+#include "ddprun/data/sample_order.h"
 
 #include <bit>
 #include <utility>

@@ -1,7 +1,7 @@
 // Bytes, or a tokenizer.
 #include "ddprun/data/text_codec.h"
 
-#include "ddprun/tokenizer/tokenizer_file.h"
+#include "ddprun/tokenizer/tokenizer.h"
 
 namespace ddprun {
 

@@ -1,4 +1,7 @@
-// Device meta, whose time is how much was computed.
+// Device meta, whose time is how much was computed, and the operators that a step needs and PyTorch
+// lacks there.
+//
+// Family: dry_device.cpp dry_operators.cpp
 #pragma once
 
 #include <memory>
@@ -42,5 +45,10 @@ class DryDevice final : public Device, private OperatorListener {
   ComputeWork work_;
   std::vector<ComputeWork> marks_;
 };
+
+/// As long as it lives, this process has them: look-ups of rows and their gradient, the scale of a
+/// loss, collectives of c10d code, and autocast (whose own rules pass tensors of device meta by;
+/// AutocastGuard switches on what is registered here). For a process of its own.
+std::shared_ptr<void> dry_operators();
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // Kernels that make tensors of the right sizes.
-#include "ddprun/dry/dry_operators.h"
+#include "ddprun/dry/dry_device.h"
 
 #include <ATen/ops/empty.h>
 #include <torch/library.h>

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "ddprun/live/live_file.h"
-#include "ddprun/live/live_time.h"
 #include "ddprun/live/live_writer.h"
 
 namespace ddprun {

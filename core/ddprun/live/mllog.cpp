@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "ddprun/live/live_file.h"
-#include "ddprun/live/live_time.h"
 #include "ddprun/live/live_writer.h"
 
 namespace ddprun {

@@ -7,7 +7,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/live/live_file.h"
-#include "ddprun/live/live_time.h"
 #include "ddprun/live/live_writer.h"
 
 namespace ddprun {

@@ -9,7 +9,7 @@
 #include <bit>
 #include <climits>
 
-#include "ddprun/live/live_time.h"
+#include "ddprun/live/live_file.h"
 
 namespace ddprun {
 

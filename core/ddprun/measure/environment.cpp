@@ -21,12 +21,10 @@
 #include <system_error>
 
 #include "ddprun/base/build_id.h"
-#include "ddprun/base/cgroups.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/kernels/product/product_path.h"
-#include "ddprun/measure/environment_variables.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // Looks through the environment once.
-#include "ddprun/measure/environment_variables.h"
+#include "ddprun/measure/environment.h"
 
 #include <unistd.h>
 

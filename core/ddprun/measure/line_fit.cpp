@@ -1,5 +1,5 @@
 // Weighted least squares.
-#include "ddprun/measure/line_fit.h"
+#include "ddprun/measure/statistics.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ddprun/base/error.h"
-#include "ddprun/optim/name_patterns.h"
+#include "ddprun/optim/parameter_groups.h"
 
 namespace ddprun {
 

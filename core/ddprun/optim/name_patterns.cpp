@@ -1,5 +1,5 @@
 // Matching by the C library, and the refusal of a pattern without effect.
-#include "ddprun/optim/name_patterns.h"
+#include "ddprun/optim/parameter_groups.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

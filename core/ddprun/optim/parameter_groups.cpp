@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "ddprun/optim/name_patterns.h"
-
 namespace ddprun {
 
 std::vector<GroupSettings> group_settings(const std::vector<std::string>& names,

@@ -1,4 +1,6 @@
-// Which settings of the optimizer hold for which parameters.
+// Which settings of the optimizer hold for which parameters, by patterns of their names.
+//
+// Family: parameter_groups.cpp name_patterns.cpp
 #pragma once
 
 #include <string>
@@ -8,6 +10,13 @@
 #include "ddprun/optim/parameter_layout.h"
 
 namespace ddprun {
+
+/// The pattern's *, ? and [...] stand for any text, one letter, one of these letters (fnmatch).
+bool matches(const std::string& name, const std::string& pattern);
+
+/// Throws ConfigError: `pattern`, the value of `key`, chooses none of the parameters `names`.
+[[noreturn]] void refuse_pattern(const std::string& key, const std::string& pattern,
+                                 const std::vector<std::string>& names, const std::string& hint);
 
 /// What may differ between the parameters that an optimizer updates.
 struct GroupSettings {

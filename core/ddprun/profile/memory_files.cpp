@@ -13,7 +13,6 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
-#include "ddprun/profile/memory_svg.h"
 
 namespace ddprun {
 

@@ -1,4 +1,7 @@
-// The files of a recorded step's memory: events, categories, the largest blocks, a timeline.
+// The files of a recorded step's memory: events, categories, the largest blocks, a timeline, and a
+// picture for any browser.
+//
+// Family: memory_files.cpp memory_svg.cpp
 #pragma once
 
 #include <filesystem>
@@ -27,5 +30,12 @@ void write_memory_files(const std::filesystem::path& folder, const MemoryAccount
 
 /// Writes a file of a rank, and its folder. Throws Error.
 void write_profile(const std::filesystem::path& path, const std::string& text);
+
+/// What tensors hold over the step, in MB over ms: the categories stacked, the phases as bands, the
+/// peak labelled. Of many events in a thousandth of the step the highest is drawn.
+std::string memory_svg(const MemoryAccount& account);
+
+/// Of a category's area: "#4e79a7".
+const char* colour_of(MemoryCategory category);
 
 }  // namespace ddprun

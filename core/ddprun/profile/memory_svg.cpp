@@ -1,5 +1,5 @@
 // Stacked areas, axes and legend as SVG.
-#include "ddprun/profile/memory_svg.h"
+#include "ddprun/profile/memory_files.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Phases, units, gradients and collectives as trace events.
-#include "ddprun/profile/timeline_json.h"
+#include "ddprun/profile/timeline_files.h"
 
 #include <fmt/format.h>
 

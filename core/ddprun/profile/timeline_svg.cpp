@@ -1,5 +1,5 @@
 // Lanes of bars over a common axis, as SVG.
-#include "ddprun/profile/timeline_svg.h"
+#include "ddprun/profile/timeline_files.h"
 
 #include <fmt/format.h>
 

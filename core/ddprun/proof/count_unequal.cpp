@@ -1,5 +1,5 @@
 // Without a tolerance nothing is widened: what is compared may be a whole model.
-#include "ddprun/proof/count_unequal.h"
+#include "ddprun/proof/drawn_run.h"
 
 #include <ATen/TensorOperators.h>
 

@@ -1,5 +1,10 @@
-// The run of a parameter's elements at which a check of a step looks.
+// The run of a parameter's elements at which a check of a step looks, and how many elements of a
+// result are not what they should be.
+//
+// Family: drawn_run.cpp count_unequal.cpp
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
@@ -19,5 +24,9 @@ std::uint64_t agreed_seed(std::optional<std::int64_t> given, ProcessGroup& group
 Range drawn_run(Range part, std::uint64_t draw);
 /// One of each parameter.
 std::vector<Range> drawn_runs(const ParameterLayout& layout, std::uint64_t draw);
+
+/// Of two tensors of one shape. `tolerance`: relative to the largest expected element; 0: bit by
+/// bit, but for the sign of zero. Each NaN equals another.
+std::int64_t count_unequal(const at::Tensor& got, const at::Tensor& expected, double tolerance = 0);
 
 }  // namespace ddprun

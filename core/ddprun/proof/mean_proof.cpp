@@ -12,7 +12,6 @@
 #include <limits>
 
 #include "ddprun/base/text.h"
-#include "ddprun/proof/count_unequal.h"
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"

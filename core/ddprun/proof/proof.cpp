@@ -16,7 +16,7 @@
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/whole_buffers.h"
-#include "ddprun/proof/count_unequal.h"
+#include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/initial_values.h"
 
 namespace ddprun {

@@ -7,7 +7,6 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/text.h"
-#include "ddprun/proof/count_unequal.h"
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"

@@ -1,4 +1,7 @@
-// How glibc's malloc gets memory from the system, and when it gives it back.
+// The memory of a rank: how glibc's malloc gets it from the system, when it gives it back, and a
+// limit, so that the rank ends with a sentence and not by the kernel.
+//
+// Family: heap.cpp memory_limit.cpp
 #pragma once
 
 namespace ddprun {
@@ -23,5 +26,11 @@ class LargeBlocksMapped {
 /// Gives the free pages of the heap back to the system (malloc_trim). Call it before the first step
 /// or after the last: between steps the next one would have to fetch them again.
 void give_back_freed_memory();
+
+/// From now on this process may take `gb` (1e9 bytes) of private memory beyond what it has now:
+/// tensors, scratch memory, stacks; not what it shares with other ranks. An allocation beyond
+/// that fails (RLIMIT_DATA). Replaces an earlier limit; 0: only the limit that the process was
+/// started with. Throws Error if the system refuses.
+void limit_memory(double gb);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // Sets the soft limit alone, so that it can be raised again.
-#include "ddprun/rank/memory_limit.h"
+#include "ddprun/rank/heap.h"
 
 #include <sys/resource.h>
 
@@ -9,7 +9,6 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/rank/heap.h"
 
 namespace ddprun {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ddprun/comm/store/collective_kind.h"
-#include "ddprun/memory/memory_bytes.h"
+#include "ddprun/memory/memory_category.h"
 
 namespace ddprun {
 

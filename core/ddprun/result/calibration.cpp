@@ -1,12 +1,11 @@
 // Tables made of nothing but the noise that there is.
-#include "ddprun/result/calibration.h"
+#include "ddprun/result/paired_test.h"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "ddprun/result/comparison.h"
-#include "ddprun/result/paired_test.h"
 
 namespace ddprun {
 

@@ -1,5 +1,7 @@
 // Tests and intervals of runs that took turns: each round is a pair, so that what changes with time
 // meets both alike.
+//
+// Family: paired_test.cpp calibration.cpp
 #pragma once
 
 #include <cstddef>
@@ -41,5 +43,21 @@ Bounds bca_interval(const std::vector<double>& values);
 /// What each p is among all of them, in their order (Holm 1979): as long as chance alone is at work
 /// everywhere, the probability that one of them is below 0.05 is 5 % at most.
 std::vector<double> holm(const std::vector<double>& p);
+
+struct Calibration {
+  /// How many of tables whose rows are all alike would call one of their tests a difference.
+  double false_alarms = 0;
+  /// The smallest difference of times, as a share, that this table would have told from chance in
+  /// four of five cases; nothing: more than kLargest.
+  std::optional<double> smallest = {};
+
+  static constexpr double kLargest = 1;
+};
+
+/// Draws tables whose noise is that of `logs`: ln(first / second) of the runs of one row in each
+/// round, three at least (a smoothed bootstrap, Silverman and Young 1987). A table has `tests`
+/// comparisons of as many rounds, each of one run with the mean of two, corrected by holm(). The
+/// same answer each time.
+Calibration calibrate(const std::vector<double>& logs, std::size_t tests);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // Finds a run's base.
-#include "ddprun/result/speed_up.h"
+#include "ddprun/result/row_runs.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // A buffer that keeps what was cut off for the next part.
-#include "ddprun/tokenizer/text_chunks.h"
+#include "ddprun/tokenizer/train_tokenizer.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,11 @@
 // Byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019): text to numbers and
-// back.
+// back. Files of tokenizers: Hugging Face's tokenizer.json, and tiktoken's ranks.
+//
+// Family: tokenizer.cpp tokenizer_file.cpp
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -62,5 +65,14 @@ class Tokenizer {
   std::unordered_map<std::string_view, std::int32_t> whole_;
   std::vector<std::int32_t> special_;  ///< the longest text first
 };
+
+/// Reads a tokenizer.json, whose model must be a byte-level BPE without a normalizer, or a file of
+/// ranks: a token in base64 and its number a line, which says neither a pattern nor special tokens.
+/// `pattern`: a name or a regular expression, for ranks; empty: that of the file. Throws
+/// ConfigError for what is not known, or not whole.
+Tokenizer read_tokenizer(const std::filesystem::path& path, const std::string& pattern = {});
+
+/// The vocabulary as a tokenizer.json.
+std::string to_tokenizer_json(const Vocabulary& vocabulary);
 
 }  // namespace ddprun

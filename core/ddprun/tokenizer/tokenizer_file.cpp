@@ -1,5 +1,5 @@
 // Bytes as the characters that tokenizer.json has for them, and the parts of it that are known.
-#include "ddprun/tokenizer/tokenizer_file.h"
+#include "ddprun/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
 

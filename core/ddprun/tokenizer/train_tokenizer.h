@@ -1,7 +1,12 @@
-// Learns a vocabulary from text.
+// Learns a vocabulary from text, of which long files are read in parts that can be cut apart.
+//
+// Family: train_tokenizer.cpp text_chunks.cpp
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,5 +29,14 @@ void count_pieces(const std::vector<std::string_view>& texts, const SplitPattern
 /// ConfigError if `size` is less than that of the bytes and special tokens.
 Vocabulary train_vocabulary(const PieceCounts& counts, std::int64_t size,
                             const std::string& pattern, const std::vector<std::string>& special);
+
+/// Where a text may be cut, `limit` at most; 0: nowhere that is known.
+using Cut = std::function<std::size_t(std::string_view text, std::size_t limit)>;
+
+/// Calls `visit` with one part of the file after another, each in `parts` texts at most, one for a
+/// thread. A part has some 8 MB for each of them, and more where nowhere can be cut. Throws
+/// ConfigError if the file cannot be read.
+void for_each_chunk(const std::filesystem::path& path, std::size_t parts, const Cut& cut,
+                    const std::function<void(const std::vector<std::string_view>& texts)>& visit);
 
 }  // namespace ddprun

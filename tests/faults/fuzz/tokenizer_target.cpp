@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "ddprun/base/error.h"
-#include "ddprun/tokenizer/tokenizer_file.h"
+#include "ddprun/tokenizer/tokenizer.h"
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "faults/fuzz/target.h"
 

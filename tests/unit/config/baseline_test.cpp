@@ -1,5 +1,4 @@
 // The base of each point of a sweep, by the rule and by choice.
-#include "ddprun/config/baseline.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/plugin_library.h"
 #include "ddprun/experiments/kinds.h"
-#include "ddprun/measure/environment_variables.h"
+#include "ddprun/measure/environment.h"
 #include "support/page_tables.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // What a sweep may hold, by the properties of what it sweeps over.
-#include "ddprun/config/schema/sweep_schema.h"
+#include "ddprun/config/schema/options_schema.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/data/data.h"
-#include "ddprun/data/permutation.h"
+#include "ddprun/data/sample_order.h"
 #include "support/temporary_folder.h"
 
 namespace ddprun::order_test {

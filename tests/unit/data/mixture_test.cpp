@@ -1,5 +1,5 @@
 // Samples dealt to sources by weight, and files by wildcards.
-#include "ddprun/data/mixture.h"
+#include "ddprun/data/sample_order.h"
 
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "ddprun/experiments/training/memory_check.h"
 #include "ddprun/model/transformer.h"
 #include "support/error_of.h"
 #include "support/experiments.h"

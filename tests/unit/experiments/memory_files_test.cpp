@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/profile/memory_svg.h"
 #include "support/matchers.h"
 
 namespace ddprun::memory_files_test {

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "ddprun/experiments/precision/accumulation.h"
-#include "ddprun/experiments/precision/autocast_dtypes.h"
+#include "ddprun/experiments/precision/demonstrations.h"
 #include "support/experiment_fixture.h"
 #include "support/matchers.h"
 

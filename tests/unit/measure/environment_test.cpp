@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/measure/environment_variables.h"
-
 #include "support/matchers.h"
 #include "support/system_files.h"
 

@@ -1,5 +1,5 @@
 // Lines through known points.
-#include "ddprun/measure/line_fit.h"
+#include "ddprun/measure/statistics.h"
 
 #include <gtest/gtest.h>
 

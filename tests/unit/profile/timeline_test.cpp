@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "ddprun/profile/timeline_json.h"
-#include "ddprun/profile/timeline_svg.h"
+#include "ddprun/profile/timeline_files.h"
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // What counts as another element, and what does not.
-#include "ddprun/proof/count_unequal.h"
+#include "ddprun/proof/drawn_run.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

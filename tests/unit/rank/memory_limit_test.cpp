@@ -1,5 +1,5 @@
 // A limit makes an allocation fail, and can be taken back.
-#include "ddprun/rank/memory_limit.h"
+#include "ddprun/rank/heap.h"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
 // What tables of chance alone say, and what is seen through it.
-#include "ddprun/result/calibration.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,6 @@
 #include <random>
 
 #include "ddprun/base/error.h"
-#include "ddprun/tokenizer/text_chunks.h"
-#include "ddprun/tokenizer/tokenizer_file.h"
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"

@@ -1,4 +1,6 @@
-// Values that ranks exchange through the store.
+// Values that ranks exchange, through the store or by an all-reduce.
+//
+// Family: least_of_ranks.cpp
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,5 +27,8 @@ std::vector<Value> all_gather_values(ProcessGroup& group, const Value& own) {
   }
   return all;
 }
+
+/// All ranks call it, for as many values; it blocks. The all-reduce is recorded. Throws CommError.
+std::vector<float> least_of_ranks(std::vector<float> values, ProcessGroup& group);
 
 }  // namespace ddprun

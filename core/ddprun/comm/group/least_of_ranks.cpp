@@ -1,5 +1,5 @@
 // An all-reduce of the largest negative.
-#include "ddprun/comm/group/least_of_ranks.h"
+#include "ddprun/comm/group/all_gather_values.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/from_blob.h>

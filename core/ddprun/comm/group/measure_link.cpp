@@ -11,9 +11,8 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/all_gather_values.h"
-#include "ddprun/comm/group/least_of_ranks.h"
 #include "ddprun/device/device.h"
-#include "ddprun/measure/line_fit.h"
+#include "ddprun/measure/statistics.h"
 
 namespace ddprun {
 

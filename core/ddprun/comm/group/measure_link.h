@@ -7,7 +7,7 @@
 
 #include "ddprun/comm/group/link_waits.h"
 #include "ddprun/comm/group/process_group.h"
-#include "ddprun/measure/line_fit.h"
+#include "ddprun/measure/statistics.h"
 
 namespace ddprun {
 

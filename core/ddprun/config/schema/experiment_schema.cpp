@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/config/schema/options_schema.h"
 #include "ddprun/config/schema/plugin_schema.h"
-#include "ddprun/config/schema/sweep_schema.h"
 #include "ddprun/config/sweep.h"
 
 namespace ddprun {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/config/schema/sweep_schema.h"
+#include "ddprun/config/schema/options_schema.h"
 #include "ddprun/config/sweep.h"
 #include "ddprun/plugin/called.h"
 

@@ -1,5 +1,5 @@
 // JSON is written out, and tried for its length.
-#include "ddprun/config/schema/schema_lines.h"
+#include "ddprun/config/schema/options_schema.h"
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 // Walks the properties of a schema, as key paths walk through a document.
-#include "ddprun/config/schema/sweep_schema.h"
+#include "ddprun/config/schema/options_schema.h"
 
 #include <algorithm>
 

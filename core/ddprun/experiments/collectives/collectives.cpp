@@ -9,7 +9,7 @@
 #include "ddprun/base/groups.h"
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/group/collective.h"
-#include "ddprun/measure/line_fit.h"
+#include "ddprun/measure/statistics.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 

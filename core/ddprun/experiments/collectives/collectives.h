@@ -5,7 +5,7 @@
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
-#include "ddprun/result/speed_up.h"
+#include "ddprun/result/row_runs.h"
 
 namespace ddprun {
 

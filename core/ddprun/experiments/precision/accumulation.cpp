@@ -1,5 +1,5 @@
 // Loops that add: nothing here may be faster than it looks.
-#include "ddprun/experiments/precision/accumulation.h"
+#include "ddprun/experiments/precision/demonstrations.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>

@@ -1,5 +1,5 @@
 // The model, its forward under autocast, its backward, and what became of the dtypes.
-#include "ddprun/experiments/precision/autocast_dtypes.h"
+#include "ddprun/experiments/precision/demonstrations.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

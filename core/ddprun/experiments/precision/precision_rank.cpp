@@ -3,8 +3,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
-#include "ddprun/experiments/precision/accumulation.h"
-#include "ddprun/experiments/precision/autocast_dtypes.h"
+#include "ddprun/experiments/precision/demonstrations.h"
 #include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/rank/connected_rank.h"
 

@@ -16,7 +16,6 @@
 #include "ddprun/comm/group/absent_peers.h"
 #include "ddprun/dry/dry_attention.h"
 #include "ddprun/dry/dry_device.h"
-#include "ddprun/dry/dry_operators.h"
 #include "ddprun/dry/dry_phases.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/trainer.h"

@@ -1,12 +1,11 @@
 // The prediction against the machine, where a rough bound does not settle it.
-#include "ddprun/experiments/training/memory_check.h"
+#include "ddprun/experiments/training/dry_step.h"
 
 #include <algorithm>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/config/experiment_check.h"
-#include "ddprun/experiments/training/dry_step.h"
 
 namespace ddprun {
 

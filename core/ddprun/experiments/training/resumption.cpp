@@ -22,7 +22,7 @@
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/training_state.h"
-#include "ddprun/proof/count_unequal.h"
+#include "ddprun/proof/drawn_run.h"
 
 namespace ddprun {
 

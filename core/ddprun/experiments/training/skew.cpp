@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/group/least_of_ranks.h"
+#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {

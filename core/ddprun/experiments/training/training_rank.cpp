@@ -10,7 +10,6 @@
 #include "ddprun/data/text_codec.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/training/dry_step.h"
-#include "ddprun/experiments/training/memory_check.h"
 #include "ddprun/experiments/training/resumption.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/run_saver.h"

@@ -7,8 +7,8 @@
 
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
-#include "ddprun/result/calibration.h"
 #include "ddprun/result/conditions.h"
+#include "ddprun/result/paired_test.h"
 
 namespace ddprun::training_findings {
 
