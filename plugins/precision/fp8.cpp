@@ -201,8 +201,7 @@ class Fp8 final : public ddprun::Precision {
       const bool record = node != nullptr;  // an evaluation leaves the training's state as it is
       const Quantized rows = quantize(x.reshape({-1, x.size(-1)}), kForward,
                                       layer ? &layer->of_input : nullptr, record);
-      const Quantized matrix =
-          quantize(weight, kForward, layer ? &layer->of_weight : nullptr, record);
+      const auto matrix = quantize(weight, kForward, layer ? &layer->of_weight : nullptr, record);
       std::vector<std::int64_t> sizes = x.sizes().vec();
       sizes.back() = weight.size(0);
       y = product(rows, matrix, at::kBFloat16, /*fast_sums=*/true).view(sizes);

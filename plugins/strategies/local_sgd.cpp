@@ -42,7 +42,7 @@ class LocalSgd final : public Strategy, public UnitListener {
     listen(context, *this);
   }
 
-  void before_forward(MicroBatch /*micro_batch*/) override {
+  void before_forward(MicroBatch) override {
     deviations(*context_).plan_anew(collectives(context_->layout(), steps_ + 1));
   }
 

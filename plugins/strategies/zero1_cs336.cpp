@@ -61,11 +61,11 @@ class Zero1Cs336 final : public Strategy {
     std::vector<int> order(layout.count());
     std::iota(order.begin(), order.end(), 0);
     const auto size = [&](int index) { return layout.range(index).size(); };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return size(a) > size(b); });
+    std::ranges::stable_sort(order, [&](int a, int b) { return size(a) > size(b); });
     std::vector<std::int64_t> shares(layout.ranks());
     std::vector<int> owners(layout.count());
     for (const int index : order) {
-      const auto least = std::min_element(shares.begin(), shares.end());
+      const auto least = std::ranges::min_element(shares);
       *least += size(index);
       owners[index] = static_cast<int>(least - shares.begin());
     }

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -34,9 +35,7 @@ const Units& time_units() {
 }
 
 std::string one_of(const Units& units) {
-  std::vector<std::string> names;
-  for (const auto& [name, factor] : units) names.push_back(name);
-  return fmt::format("a number and one of {}", fmt::join(names, ", "));
+  return fmt::format("a number and one of {}", fmt::join(std::views::keys(units), ", "));
 }
 
 /// "80GB" in bytes; empty: it is not a positive number with one of these units.

@@ -11,6 +11,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_file.h"
 #include "runner/command/commands.h"
@@ -171,12 +172,10 @@ class Batch {
   }
 
   std::vector<Resumption::Planned> planned(std::span<const BatchRow> rows) const {
-    std::vector<Resumption::Planned> out;
-    for (const BatchRow& each : rows) {
+    return mapped(rows, [this](const BatchRow& each) {
       const bool can_run = each.planned != nullptr && each.planned->not_here.empty();
-      out.push_back({&each.row, each.file, place(each), can_run});
-    }
-    return out;
+      return Resumption::Planned{&each.row, each.file, place(each), can_run};
+    });
   }
 
   /// Before anything runs, so that what is damaged shows now.

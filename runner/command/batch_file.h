@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/run_context.h"
 #include "ddprun/live/live_config.h"
@@ -83,10 +84,8 @@ struct FileResult {
   }
   /// The context with the YAML of all rows, which whole results have.
   const ResultContext& whole_context() {
-    context.resolved_yaml.clear();
-    for (const BatchRow& each : rows) {
-      context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
-    }
+    const auto yaml = [](const BatchRow& each) { return to_yaml(each.planned->resolved); };
+    context.resolved_yaml = mapped(rows, yaml);
     return context;
   }
   /// 1 is the first.
@@ -106,25 +105,18 @@ inline void check_places(const PlannedFile& file) {
 
 /// Where each row stands in the sweep. None was refused.
 inline std::vector<SweptValues> points_of(std::span<const BatchRow> rows) {
-  std::vector<SweptValues> points;
-  for (const BatchRow& each : rows) points.push_back(each.planned->experiment.point);
-  return points;
+  return mapped(rows, [](const BatchRow& each) { return each.planned->experiment.point; });
 }
 
 /// Rows as they run: round by round, so that what changes with time is the same for all.
 inline std::vector<BatchRow*> in_turns(std::span<BatchRow> rows) {
-  std::vector<BatchRow*> order;
-  for (BatchRow& each : rows) order.push_back(&each);
+  auto order = mapped(rows, [](BatchRow& each) { return &each; });
   std::ranges::stable_sort(order, {}, [](const BatchRow* each) {
     return std::pair(each->row.round, each->last_in_round);
   });
   return order;
 }
 
-inline std::vector<Row> plain(std::span<const BatchRow> of) {
-  std::vector<Row> rows;
-  for (const BatchRow& each : of) rows.push_back(each.row);
-  return rows;
-}
+inline std::vector<Row> plain(std::span<const BatchRow> of) { return mapped(of, &BatchRow::row); }
 
 }  // namespace ddprun

@@ -2,7 +2,6 @@
 #include "runner/command/commands.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <sstream>
 
 #include "ddprun/base/own_library.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
@@ -46,14 +46,8 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
   for (const OptionInfo& o : options) {
     table.lines.push_back({{{o.key}, {o.type}, {o.default_value}, {o.allowed}, {o.help}}});
   }
-  const std::string text = table.render(0, false);
-  bool fits = true;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    fits = fits && (width == 0 || display_width(line) <= width);
-  }
-  if (fits) {
-    std::cout << text;
+  if (width == 0 || table.width() <= width) {
+    std::cout << table.render(0, false);
     return;
   }
   for (const OptionInfo& o : options) {
@@ -63,15 +57,13 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
 }
 
 [[noreturn]] void throw_unknown(const PluginRegistry& registry, const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [section, options] : describe_sections(experiment_kinds()))
-    known.push_back(section);
+  auto known = mapped(describe_sections(experiment_kinds()), [](auto& each) { return each.first; });
   for (const PluginInfo& info : registry.list()) known.push_back(info.name);
   const std::string near = nearest(name, known);
   throw ConfigError({.what = "nothing of that name to describe",
                      .where = "the command line",
                      .got = name,
-                     .expected = fmt::format("{}", fmt::join(known, ", ")),
+                     .expected = list_text(known),
                      .hint = near.empty() ? "`ddprun list` shows the plugins"
                                           : "did you mean \"" + near + "\"?"});
 }
@@ -102,8 +94,8 @@ int validate_command(const Request& request) {
             ? ""
             : fmt::format(", {}{} runs each", plan.report.open() ? "up to " : "",
                           plan.report.repeats));
-    const auto count = std::count_if(plan.runs.begin(), plan.runs.end(),
-                                     [](const auto& run) { return !run.not_here.empty(); });
+    const auto count =
+        std::ranges::count_if(plan.runs, [](const auto& run) { return !run.not_here.empty(); });
     if (count > 0) {
       std::cout << fmt::format("{}: this machine cannot run {} of them: {}\n",
                                printable_line(file.string()), count, obstacles(plan));

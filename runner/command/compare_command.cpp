@@ -6,6 +6,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "runner/command/commands.h"
 #include "runner/command/out_file.h"
@@ -87,9 +88,8 @@ int compare_command(const Request& request) {
   }
   const int status = status_of(comparisons);
   if (request.format == ReportFormat::json) {
-    nlohmann::json all = nlohmann::json::array();
-    for (const ResultComparison& each : comparisons) all.push_back(to_json(each));
-    std::cout << json_text({{"comparisons", std::move(all)}, {"status", status}}) << "\n";
+    const auto one = [](const ResultComparison& each) { return to_json(each); };
+    std::cout << json_text({{"comparisons", mapped(comparisons, one)}, {"status", status}}) << "\n";
     return status;
   }
   const bool markdown = request.format == ReportFormat::markdown;

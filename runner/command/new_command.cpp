@@ -16,6 +16,7 @@
 
 #include "ddprun/base/durable_file.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
@@ -35,16 +36,14 @@ using Sources = std::map<std::string, std::string>;
 constexpr const char* kUnfinished = ".ddprun-unfinished";
 
 void check_kind(const std::string& kind) {
-  std::vector<std::string> kinds;
-  for (const PluginKind each : kPluginKinds) {
-    kinds.emplace_back(to_string(each));
-  }
-  if (std::ranges::find(kinds, kind) != kinds.end()) return;
+  const auto kinds =
+      mapped(kPluginKinds, [](PluginKind each) { return std::string(to_string(each)); });
+  if (contains(kinds, kind)) return;
   const std::string near = nearest(kind, kinds);
   throw ConfigError({.what = "there is no such kind of plugin",
                      .where = "the command line",
                      .got = kind,
-                     .expected = fmt::format("{}", fmt::join(kinds, ", ")),
+                     .expected = list_text(kinds),
                      .hint = near.empty() ? "ddprun new strategy my_strategy"
                                           : "did you mean `ddprun new " + near + "`?"});
 }

@@ -2,12 +2,12 @@
 #include "runner/command/planned_command.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/launch/launch_environment.h"
 #include "runner/launch/launch_agreement.h"
 
@@ -61,12 +61,10 @@ int run_planned(const Request& request, const PlannedCommand& command) {
   const PlanOptions options = {request.overrides, request.plugin_paths, request.output,
                                joined ? joined->world_size : 0};
   PlanCache cache;
-  std::vector<PlannedFile> files;
-  for (const auto& file : list.files) files.push_back(plan_file(file, options, cache));
+  auto files =
+      mapped(list.files, [&](const auto& file) { return plan_file(file, options, cache); });
   const std::vector<std::string> refusals = command.refusals(files, list.from_folder);
-  if (!refusals.empty()) {
-    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
-  }
+  if (!refusals.empty()) return refuse_plan(joined, list_text(refusals, "\nerror: "));
   if (joined) {
     try {
       const int status = agree_on_plan(*joined, command.name, files);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/result/conditions.h"
 
 namespace ddprun {
@@ -45,9 +46,7 @@ std::vector<bool> Resumption::of_rank_0(const std::vector<bool>& own) {
   std::string text;
   for (const bool each : own) text += each ? '+' : '-';
   text = executor_.of_rank_0(fmt::format("resuming, decision {}", ++decisions_), text);
-  std::vector<bool> out;
-  for (const char each : text) out.push_back(each == '+');
-  return out;
+  return mapped(text, [](char each) { return each == '+'; });
 }
 
 std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planned>& rows) {
@@ -58,9 +57,7 @@ std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planne
     const auto& [row, file, place, can_run] = rows[i];
     if (!file->error.empty()) continue;
     const auto [known, is_new] = found.try_emplace(file);
-    if (is_new) {
-      known->second = earlier_rows(std::filesystem::path(file->output_dir) / file->name);
-    }
+    if (is_new) known->second = earlier_rows(std::filesystem::path(file->output_dir) / file->name);
     std::vector<Difference> unlike;
     out[i] = newest_of(*row, known->second[{row->fingerprint, row->repetition}], unlike);
     taken[i] = out[i] && (unlike.empty() || !can_run);

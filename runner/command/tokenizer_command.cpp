@@ -134,8 +134,7 @@ int tokenizer_command(const Request& request) {
       count_pieces(texts, pattern, request.special, counts);
     });
   }
-  const Vocabulary vocabulary =
-      train_vocabulary(counts, request.vocabulary_size, name, request.special);
+  const auto vocabulary = train_vocabulary(counts, request.vocabulary_size, name, request.special);
   write_out(request.output, [&](const TextSink& sink) { sink(to_tokenizer_json(vocabulary)); });
   const std::int64_t bytes = bytes_of(request.paths);
   std::cout << fmt::format("{}: {} tokens, of {} bytes with {} different pieces, {}\n",

@@ -17,6 +17,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/comm/launch/mpi_library.h"
@@ -172,8 +173,8 @@ void set_up_logging(const Request& request) {
 void refuse_mistyped_command(const std::string& word) {
   const bool plain = word.find_first_of("./-") == std::string::npos;
   if (!plain || std::filesystem::exists(word)) return;
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const auto names =
+      mapped(kCommands, [](const Command& command) { return std::string(command.name); });
   const std::string near = nearest(word, names);
   if (near.empty()) return;
   throw ConfigError({.what = "no such command, file or folder",
@@ -193,7 +194,7 @@ std::vector<std::string> parser_arguments(int argc, char** argv) {
     refuse_mistyped_command(first);
     arguments.insert(arguments.begin(), "run");
   }
-  std::reverse(arguments.begin(), arguments.end());
+  std::ranges::reverse(arguments);
   return arguments;
 }
 
@@ -208,7 +209,7 @@ ConfigError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::Option* option : at.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  const std::string options = fmt::format("{}", fmt::join(names, ", "));
+  const std::string options = list_text(names);
   const std::vector<std::string> unread = app.remaining(true);
   if (unread.empty()) {
     return ConfigError({.what = "the command line cannot be read",

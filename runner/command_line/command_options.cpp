@@ -1,9 +1,6 @@
 // One function a group of options; commands are made of these.
 #include "runner/command_line/command_options.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <optional>
@@ -11,6 +8,7 @@
 #include <vector>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/ranges.h"
 #include "runner/command/commands.h"
 #include "runner/command_line/completion.h"
 
@@ -58,7 +56,7 @@ void add_choice(CLI::App& command, const std::string& name, E& choice, const std
   command
       .add_option_function<std::string>(
           name, [&choice](const std::string& text) { choice = value_named<E>(text); }, help)
-      ->type_name(fmt::format("{}", fmt::join(names, "|")))
+      ->type_name(list_text(names, "|"))
       ->check(CLI::IsMember(names).description(""));
 }
 

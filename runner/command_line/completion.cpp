@@ -11,6 +11,8 @@
 #include <set>
 #include <sstream>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
@@ -185,8 +187,7 @@ std::string fish_value(const std::string& value) {
   if (value == kFolderValue) return " -a '(__fish_complete_directories)'";
   if (value == kOverrideValue) return " -a '(__ddprun_overrides)'";
   if (value == kNameValue) return " -a '(__ddprun_names)'";
-  std::vector<std::string> words;
-  for (const CompletedWord& word : listed_values(value)) words.push_back(word.word);
+  const auto words = mapped(listed_values(value), &CompletedWord::word);
   return words.empty() ? "" : fmt::format(" -a '{}'", fmt::join(words, " "));
 }
 

@@ -2,13 +2,13 @@
 #include "runner/compare/lockstep_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 
 namespace ddprun {
@@ -87,7 +87,7 @@ std::string words_of_phases(const json& judged) {
     const std::string of_phase = largest_words(judged.at("phases").at(name), name);
     if (!of_phase.empty()) words.push_back(of_phase);
   }
-  return fmt::format("{}", fmt::join(words, "; "));
+  return list_text(words, "; ");
 }
 
 std::string parted_words(const json& judged) {

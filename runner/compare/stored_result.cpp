@@ -66,9 +66,7 @@ StoredResult stored_result(const std::string& path) {
   const bool folder = fs::is_directory(path, ignored);
   const FolderContents contents = folder ? contents_of(path) : FolderContents{path};
   const fs::path& file = contents.newest;
-  if (file.empty() || !fs::exists(file, ignored)) {
-    throw_no_result(path, folder, contents.deeper);
-  }
+  if (file.empty() || !fs::exists(file, ignored)) throw_no_result(path, folder, contents.deeper);
   WholeResult whole = whole_result(file);
   StoredResult result = {path, file, contents.results, std::move(whole.rows),
                          std::move(whole.json)};

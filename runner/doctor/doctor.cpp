@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "runner/command/commands.h"
 #include "runner/report/terminal.h"
 
@@ -17,16 +18,14 @@ namespace {
 
 using nlohmann::json;
 
-/// Of each health.
 constexpr std::array kColours = {Colour::green, Colour::dim, Colour::yellow, Colour::red};
 
 void print_json(const std::vector<Observation>& findings) {
-  json lines = json::array();
-  for (const Observation& f : findings) {
-    lines.push_back(
-        {{"name", f.name}, {"health", name_of(f.health)}, {"text", f.text}, {"hint", f.hint}});
-  }
-  std::cout << json_text({{"findings", std::move(lines)}}, 2) << "\n";
+  const auto line = [](const Observation& f) {
+    return json{
+        {"name", f.name}, {"health", name_of(f.health)}, {"text", f.text}, {"hint", f.hint}};
+  };
+  std::cout << json_text({{"findings", mapped(findings, line)}}, 2) << "\n";
 }
 
 void print_text(const std::vector<Observation>& findings) {
@@ -48,10 +47,9 @@ std::vector<Observation> examine_plugins(const Request& request) {
   const PluginRegistry registry = open_registry(request);
   std::vector<Observation> findings;
   for (const PluginKind kind : kPluginKinds) {
-    std::string names;
-    for (const PluginInfo& info : registry.list()) {
-      if (info.kind == kind) names += (names.empty() ? "" : ", ") + info.name;
-    }
+    std::vector<PluginInfo> plugins = registry.list();
+    std::erase_if(plugins, [kind](const PluginInfo& info) { return info.kind != kind; });
+    const std::string names = list_text(mapped(plugins, &PluginInfo::name));
     const std::string name = std::string(to_string(kind)) + " plugins";
     findings.push_back(names.empty()
                            ? Observation{name, Health::failed, "none was found",
@@ -60,7 +58,7 @@ std::vector<Observation> examine_plugins(const Request& request) {
   }
   for (const std::string& refusal : registry.refused()) {
     std::string line = refusal;
-    std::replace(line.begin(), line.end(), '\n', ';');
+    std::ranges::replace(line, '\n', ';');
     findings.push_back({"refused plugin", Health::failed, line});
   }
   return findings;
@@ -83,9 +81,7 @@ int doctor_command(const Request& request) {
   } else {
     print_text(findings);
   }
-  const bool failed = std::any_of(findings.begin(), findings.end(),
-                                  [](const Observation& f) { return f.health == Health::failed; });
-  return failed ? kExitFailed : kExitDone;
+  return contains(findings, Health::failed, &Observation::health) ? kExitFailed : kExitDone;
 }
 
 }  // namespace ddprun

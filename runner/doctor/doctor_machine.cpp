@@ -24,8 +24,8 @@ namespace {
 int threads_per_core() {
   std::ifstream in("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
   const std::string list((std::istreambuf_iterator<char>(in)), {});
-  return 1 + static_cast<int>(std::count_if(list.begin(), list.end(),
-                                            [](char c) { return c == ',' || c == '-'; }));
+  return 1 +
+         static_cast<int>(std::ranges::count_if(list, [](char c) { return c == ',' || c == '-'; }));
 }
 
 Observation cores() {

@@ -77,7 +77,7 @@ Observation all_reduce(const WorldConfig& world) {
   } else {
     finding.health = Health::failed;
     finding.text = outcome.reason;
-    std::replace(finding.text.begin(), finding.text.end(), '\n', ';');
+    std::ranges::replace(finding.text, '\n', ';');
   }
   return finding;
 }

@@ -6,6 +6,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/profile/memory_files.h"
 #include "runner/report/memory_table.h"
@@ -31,31 +32,28 @@ json cell_json(const TextTable::Cell& cell) {
 }
 
 json text_table_json(const TextTable& table) {
-  json columns = json::array(), lines = json::array();
-  for (const TextTable::Column& column : table.columns) {
-    columns.push_back({{"title", column.title}, {"number", column.right_aligned}});
-  }
+  const auto column = [](const TextTable::Column& of) {
+    return json{{"title", of.title}, {"number", of.right_aligned}};
+  };
+  json lines = json::array();
   for (const TextTable::Line& line : table.lines) {
-    json cells = json::array();
-    for (const TextTable::Cell& cell : line.cells) cells.push_back(cell_json(cell));
-    lines.push_back({{"cells", std::move(cells)}});
+    lines.push_back({{"cells", mapped(line.cells, cell_json)}});
     if (!line.note.text.empty()) lines.back()["note"] = cell_json(line.note);
   }
-  return {{"columns", std::move(columns)}, {"lines", std::move(lines)}};
+  return {{"columns", mapped(table.columns, column)}, {"lines", std::move(lines)}};
 }
 
 json kind_json(const ExperimentKind& kind) {
-  json quantities = json::array();
-  for (const Quantity& quantity : kind.quantities()) {
-    quantities.push_back({{"key", quantity.key},
-                          {"unit", quantity.unit},
-                          {"title", quantity.title},
-                          {"meaning", quantity.meaning},
-                          {"remark", quantity.remark}});
-  }
+  const auto words = [](const Quantity& of) {
+    return json{{"key", of.key},
+                {"unit", of.unit},
+                {"title", of.title},
+                {"meaning", of.meaning},
+                {"remark", of.remark}};
+  };
   return {{"note", kind.words().table_note},
           {"checks", kind.words().checks},
-          {"quantities", std::move(quantities)}};
+          {"quantities", mapped(kind.quantities(), words)}};
 }
 
 /// Tables that stand below the first one, each with its sentences, where rows recorded them.
@@ -99,11 +97,9 @@ std::vector<std::int64_t> drawn_lines(const json& result, std::size_t count) {
 
 /// Charts have the colours of the picture, and its order.
 json memory_colours() {
-  json out = json::array();
-  for (std::size_t i = 0; i < kChoiceNames<MemoryCategory>.size(); ++i) {
-    out.push_back({kChoiceNames<MemoryCategory>[i], colour_of(static_cast<MemoryCategory>(i))});
-  }
-  return out;
+  return mapped(kChoiceNames<MemoryCategory>, [](const char* name) {
+    return json::array({name, colour_of(value_named<MemoryCategory>(name))});
+  });
 }
 
 /// The picture of the memory of the row's ranks, as they wrote it; empty: there is none.

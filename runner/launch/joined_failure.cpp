@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/comm/store/foreign_text.h"
 
@@ -44,11 +45,9 @@ std::vector<FailureReport> failures_of_all(const RankInfo& info, const std::stri
   const std::string texts = decide_in_launch(info, topic, to_json(own).dump(), limit_s, all);
   if (info.rank == 0) wait_until_heard(info, topic, limit_s);  // it may serve the store
   return read_foreign(texts, info.place() + ", " + topic, [](const json& list) {
-    std::vector<FailureReport> failures;
-    for (const json& text : list) {
-      failures.push_back(failure_from_json(json::parse(text.get<std::string>())));
-    }
-    return failures;
+    return mapped(list, [](const json& text) {
+      return failure_from_json(json::parse(text.get<std::string>()));
+    });
   });
 }
 
@@ -62,9 +61,7 @@ FailureReport failure_of(const RankInfo& info, const RankError& error, const Lau
 
 std::optional<std::string> different_calls(const std::vector<FailureReport>& failures) {
   if (!std::ranges::all_of(failures, may_be_a_peers_fault, &FailureReport::kind)) return {};
-  std::vector<RankCalls> ranks;
-  for (const FailureReport& failure : failures) ranks.push_back(failure.recent);
-  const auto error = ddprun::different_calls(ranks);
+  const auto error = ddprun::different_calls(mapped(failures, &FailureReport::recent));
   return error ? std::optional(error->what()) : std::nullopt;
 }
 

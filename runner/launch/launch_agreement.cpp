@@ -6,11 +6,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/store/foreign_text.h"
 #include "ddprun/config/config_json.h"
@@ -55,7 +57,7 @@ json experiment_json(const PlannedRun& run) {
 /// "train.steps" of "/train/steps"
 std::string dotted(const std::string& pointer) {
   std::string key = pointer.substr(pointer.empty() ? 0 : 1);
-  std::replace(key.begin(), key.end(), '/', '.');
+  std::ranges::replace(key, '/', '.');
   return key;
 }
 
@@ -71,19 +73,10 @@ std::string values_text(const std::vector<json>& plans, const std::string& key) 
                       : known->second;
     ranks.push_back(rank);
   }
-  std::vector<std::string> texts;
-  for (const auto& [value, ranks] : values) {
-    texts.push_back(fmt::format("{} on rank {}", value, fmt::join(ranks, ", ")));
-  }
-  return fmt::format("{}", fmt::join(texts, "; "));
-}
-
-/// Lines of another message stand deeper than those of this one.
-std::string indented(std::string text) {
-  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at) {
-    text.insert(at + 1, "    ");
-  }
-  return text;
+  const auto text = [](const auto& each) {
+    return fmt::format("{} on rank {}", each.first, fmt::join(each.second, ", "));
+  };
+  return list_text(mapped(values, text), "; ");
 }
 
 std::string place_text(const RankInfo& rank) {
@@ -142,9 +135,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
       const std::string place =
           file.runs.size() > 1 ? fmt::format("{}row {}: ", prefix, row + 1) : prefix;
       const json settings = experiment_json(file.runs[row]).flatten();
-      for (const auto& [key, value] : settings.items()) {
-        plan[place + dotted(key)] = value;
-      }
+      for (const auto& [key, value] : settings.items()) plan[place + dotted(key)] = value;
     }
   }
   return plan.dump();
@@ -158,9 +149,7 @@ std::vector<bool> bound_ranks(const std::vector<CoreClaim>& ranks) {
       if (!taken[rank.host].insert(core).second) shared.insert(rank.host);
     }
   }
-  std::vector<bool> out;
-  for (const CoreClaim& rank : ranks) out.push_back(!shared.contains(rank.host));
-  return out;
+  return mapped(ranks, [&](const CoreClaim& rank) { return !shared.contains(rank.host); });
 }
 
 ErrorText compare_plans(const std::vector<std::string>& texts) {
@@ -185,7 +174,7 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
   if (count > kShown) differences.push_back(fmt::format("and {} more", count - kShown));
   return {.what = "the ranks of this launch would run different experiments",
           .where = fmt::format("{} ranks", texts.size()),
-          .got = fmt::format("{}", fmt::join(differences, "\n       ")),
+          .got = list_text(differences, "\n       "),
           .expected = "the same experiment, plugins, ddprun and environment on every rank",
           .hint = kHint};
 }
@@ -217,7 +206,7 @@ int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusa
   if (!joined) return kExitUsage;
   const ErrorText text = {.what = fmt::format("rank {} refused its configuration", joined->rank),
                           .where = place_text(*joined),
-                          .got = indented(refusal),
+                          .got = boost::replace_all_copy(refusal, "\n", "\n    "),
                           .expected = "an experiment that every rank can run",
                           .hint = kHint};
   try {

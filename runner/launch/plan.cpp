@@ -13,6 +13,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/own_library.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/shared_library.h"
 #include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/config_json.h"
@@ -67,7 +68,7 @@ std::vector<fs::path> yaml_files_in(const fs::path& folder) {
                        .expected = "a folder whose subfolders can be read too",
                        .hint = "name its files one by one, or mend its rights"});
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   if (files.empty()) {
     throw ConfigError({.what = "the folder holds no YAML file",
                        .where = folder.string(),
@@ -167,10 +168,9 @@ void check_unfinished(PlannedRun& planned) {
 
 /// A damaged library may come through its trial, and crash when its plugin is asked.
 std::string words_of_crash(const Experiment& experiment) {
-  std::vector<std::string> asked;
-  for (const PluginChoice& choice : experiment.plugins) {
-    asked.push_back(fmt::format("{} {}", to_string(choice.kind), choice.name));
-  }
+  const auto asked = mapped(experiment.plugins, [](const PluginChoice& choice) {
+    return fmt::format("{} {}", to_string(choice.kind), choice.name);
+  });
   const ConfigError error(
       {.what = "a plugin crashed while the experiment was planned",
        .where = experiment.document.origin,

@@ -8,6 +8,7 @@
 
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/plugin/ask_plugin.h"
 #include "runner/launch/exit_status.h"
 
@@ -50,7 +51,7 @@ std::string alternatives(const Experiment& experiment, const PluginRegistry& reg
     if (names.empty()) continue;
     out.push_back(fmt::format("{} {}", to_string(chosen.kind), any_of(std::move(names))));
   }
-  return fmt::format("{}", fmt::join(out, ", or "));
+  return list_text(out, ", or ");
 }
 
 }  // namespace

@@ -31,8 +31,7 @@ std::string progress_text(const Progress& progress, double seconds_left, int bar
   const int filled = std::clamp(static_cast<int>(done * bar_width), 0, bar_width);
   std::string bar;
   for (int i = 0; i < bar_width; ++i) bar += i < filled ? "━" : "┄";
-  std::string text =
-      fmt::format("{} {}/{}  {}", bar, progress.step, progress.steps, progress.figures);
+  auto text = fmt::format("{} {}/{}  {}", bar, progress.step, progress.steps, progress.figures);
   if (seconds_left >= 0) text += "  " + duration_text(seconds_left) + " left";
   return text;
 }
@@ -59,8 +58,7 @@ void ProgressDisplay::update(const Progress& progress) {
     seconds_left = per_step * static_cast<double>(progress.steps - progress.step);
   }
   if (mode_ == Mode::bar) {  // a long name gives way to the figures
-    const std::string text =
-        progress_text(progress, seconds_left, width_ < kNarrowTerminal ? 10 : 20);
+    const auto text = progress_text(progress, seconds_left, width_ < kNarrowTerminal ? 10 : 20);
     const int room = width_ - 1 - display_width("  " + text);
     draw(cut_to_width(name_, std::max(kLeastNameWidth, room)) + "  " + text);
   }

@@ -2,11 +2,11 @@
 #include "runner/launch/progress_watch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -49,7 +49,7 @@ RankError ProgressWatch::error(const std::vector<RankStatus>& statuses, std::int
   }
   return {FailureKind::other,
           {.what = "its own work does not get on",
-           .got = fmt::format("{}", fmt::join(places, "; ")),
+           .got = list_text(places, "; "),
            .expected = fmt::format("a phase or a call that begins or ends within {:.1f} s",
                                    to_ms(limit_ns()) * 1e-3),
            .hint = "the model or a plugin hangs there; if its work is right and takes long, raise "

@@ -157,9 +157,7 @@ RankError describe_current_exception() {
   } catch (const CommError& error) {  // also where a peer says that its memory ran out
     return {FailureKind::comm, error.text()};
   } catch (const std::exception& error) {
-    if (says_out_of_memory(error)) {
-      return {FailureKind::out_of_memory, memory_error(error)};
-    }
+    if (says_out_of_memory(error)) return {FailureKind::out_of_memory, memory_error(error)};
     if (const auto* own = dynamic_cast<const Error*>(&error)) {
       return {FailureKind::other, own->text()};
     }

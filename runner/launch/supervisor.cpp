@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/store/store_server.h"
 #include "runner/launch/memory_words.h"
 #include "runner/launch/progress_watch.h"
@@ -50,7 +51,7 @@ class Supervisor {
 
   Outcome run(const RankBody& body) {
     start(board_.ranks(), body);
-    while (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.alive; })) {
+    while (std::ranges::any_of(ranks_, [](const Rank& r) { return r.alive; })) {
       wait_for_event();
       handle_signals();
       for (Rank& rank : ranks_) read_events(rank);
@@ -211,10 +212,9 @@ class Supervisor {
   }
 
   std::optional<RankFailure> late_rank() const {
-    std::vector<WatchedRank> watched;
-    for (const Rank& rank : ranks_) {
-      watched.push_back({board_.status(rank.rank), rank.stopped_by, rank.failed || !rank.alive});
-    }
+    const auto watched = mapped(ranks_, [this](const Rank& rank) {
+      return WatchedRank{board_.status(rank.rank), rank.stopped_by, rank.failed || !rank.alive};
+    });
     return find_late_rank(watched, timeout_s_);
   }
 
@@ -244,9 +244,7 @@ class Supervisor {
   }
 
   std::vector<RankStatus> statuses() const {
-    std::vector<RankStatus> all;
-    for (const Rank& rank : ranks_) all.push_back(board_.status(rank.rank));
-    return all;
+    return mapped(ranks_, [this](const Rank& rank) { return board_.status(rank.rank); });
   }
 
   RankError waits_too_long(const Rank& rank) const {
@@ -315,9 +313,8 @@ class Supervisor {
 
   /// A rank that leaves because of it takes its connections along: a peer may be the first to fail.
   std::optional<CommError> different_calls() const {
-    std::vector<RankCalls> calls;
-    for (const Rank& rank : ranks_) calls.push_back(board_.recent_calls(rank.rank));
-    return ddprun::different_calls(calls);
+    return ddprun::different_calls(
+        mapped(ranks_, [this](const Rank& rank) { return board_.recent_calls(rank.rank); }));
   }
 
   Outcome outcome() {

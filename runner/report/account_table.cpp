@@ -10,6 +10,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/group/collective.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/text_table.h"
@@ -203,10 +204,9 @@ std::string account_output(const std::vector<AccountLine>& lines, ReportFormat f
     case ReportFormat::csv:
       return csv_of(lines);
     case ReportFormat::json: {
-      json all = json::array();
       const AccountLine* const best = fastest(lines);
-      for (const AccountLine& line : lines) all.push_back(json_of(line, &line == best));
-      return json_text(all, 2) + "\n";
+      const auto each = [best](const AccountLine& line) { return json_of(line, &line == best); };
+      return json_text(mapped(lines, each), 2) + "\n";
     }
   }
   std::vector<std::string> dropped;

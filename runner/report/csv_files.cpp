@@ -2,13 +2,13 @@
 #include "runner/report/csv_files.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <utility>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/profile/collective_limits.h"
 #include "runner/report/row_names.h"
 
@@ -56,8 +56,9 @@ std::string collectives_csv(const std::vector<Row>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
     if (!row.measured() || row.ranks.front().timeline.empty()) continue;
-    std::vector<const StepTimeline*> ranks;
-    for (const RankResult& rank : row.ranks) ranks.push_back(&rank.timeline.back());
+    const auto ranks = mapped(row.ranks, [](const RankResult& rank) -> const StepTimeline* {
+      return &rank.timeline.back();
+    });
     const auto since_begin = [&](std::int64_t ns) { return to_ms(ns - ranks.front()->begin_ns); };
     for (const LimitedCollective& each : limits_of(ranks, row.ranks.front().link)) {
       const CollectiveRecord& record = each.record;
@@ -82,14 +83,10 @@ std::string csv_number(double value) {
 }
 
 std::string csv_of(const TextTable& table) {
-  std::vector<std::string> titles;
-  for (const TextTable::Column& column : table.columns) titles.push_back(csv_field(column.title));
-  std::string out = fmt::format("{}\n", fmt::join(titles, ","));
-  for (const TextTable::Line& line : table.lines) {
-    std::vector<std::string> cells;
-    for (const TextTable::Cell& cell : line.cells) cells.push_back(csv_field(cell.text));
-    out += fmt::format("{}\n", fmt::join(cells, ","));
-  }
+  const auto title = [](const TextTable::Column& column) { return csv_field(column.title); };
+  const auto text = [](const TextTable::Cell& cell) { return csv_field(cell.text); };
+  std::string out = list_text(mapped(table.columns, title), ",") + "\n";
+  for (const auto& line : table.lines) out += list_text(mapped(line.cells, text), ",") + "\n";
   return out;
 }
 

@@ -39,7 +39,7 @@ std::vector<fs::path> json_files_in(const fs::path& folder) {
     const bool hidden = entry.path().filename().string().starts_with(".");
     if (!hidden && entry.path().extension() == ".json") files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 
@@ -58,8 +58,7 @@ std::vector<ResultFiles> results_in(const fs::path& folder) {
       results.push_back({entry.path(), json_files_in(rows), false});
     }
   }
-  std::sort(results.begin(), results.end(),
-            [](const auto& a, const auto& b) { return a.folder < b.folder; });
+  std::ranges::sort(results, [](const auto& a, const auto& b) { return a.folder < b.folder; });
   return results;
 }
 

@@ -2,12 +2,13 @@
 #include "runner/report/memory_table.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <utility>
+
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -57,7 +58,7 @@ void add_predicted(const std::string& name, const Account& predicted, TextTable&
 /// The phase with the highest peak; empty: memory was not looked at.
 std::string largest_phase(const Row& row) {
   const std::vector<PhaseMemory> phases = highest_memory(row);
-  const auto largest = std::max_element(phases.begin(), phases.end(), [](auto& a, auto& b) {
+  const auto largest = std::ranges::max_element(phases, [](auto& a, auto& b) {
     return a.memory.peak_allocated_bytes < b.memory.peak_allocated_bytes;
   });
   return largest == phases.end() ? "" : largest->phase;
@@ -72,12 +73,10 @@ const PeakMemory* peak_of(const Row& row) {
 /// The five largest: "w1w3 40 %, qkv 23 %".
 std::string shares(const PeakMemory::Parts& parts, double all) {
   constexpr std::size_t kMost = 5;
-  std::vector<std::string> words;
-  for (const auto& [operation, bytes] : parts) {
-    if (words.size() == kMost) break;
-    words.push_back(fmt::format("{} {:.1f} %", operation, 100 * static_cast<double>(bytes) / all));
-  }
-  return fmt::format("{}", fmt::join(words, ", "));
+  const auto words = [all](const auto& part) {
+    return fmt::format("{} {:.1f} %", part.first, 100 * static_cast<double>(part.second) / all);
+  };
+  return list_text(mapped(parts | std::views::take(kMost), words));
 }
 
 /// Of a category of tensors at the peak of the step that was recorded.

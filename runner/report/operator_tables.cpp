@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
@@ -64,8 +66,7 @@ TextTable operator_table(const TableLines& lines) {
                  {"% of step"},          {"MFLOP", true, 2},  {"MB", true, 3},
                  {"% of roof", true, 1}};
   for_recorded(lines, [&](const std::string& name, const OperatorTable& table) {
-    for (std::size_t i = 0; i < std::min(kLongest, table.rows.size()); ++i) {
-      const OperatorRow& row = table.rows[i];
+    for (const OperatorRow& row : table.rows | std::views::take(kLongest)) {
       const auto of_roof = table.of_roof(row);
       out.lines.push_back(
           {{{name},

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/ranges.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
 #include "runner/report/row_names.h"
@@ -20,23 +21,17 @@ using Values = std::vector<std::string>;
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
-Values last_parts(const Values& keys) {
-  Values out;
-  for (const std::string& key : keys) out.push_back(last_part(key));
-  return out;
-}
+Values last_parts(const Values& keys) { return mapped(keys, last_part); }
 
 Values values_of(const Values& keys, const SweptValues& point) {
-  Values out;
-  for (const std::string& key : keys) {
+  return mapped(keys, [&](const std::string& key) {
     const auto found = std::ranges::find(point, key, &SweptValues::value_type::first);
-    out.push_back(found == point.end() ? "" : as_cell(found->second));
-  }
-  return out;
+    return found == point.end() ? "" : as_cell(found->second);
+  });
 }
 
 void add_new(std::vector<Values>& known, Values values) {
-  if (std::ranges::find(known, values) == known.end()) known.push_back(std::move(values));
+  if (!contains(known, values)) known.push_back(std::move(values));
 }
 
 class Layout {
@@ -84,7 +79,7 @@ class Layout {
   }
 
   std::string heading(const Values& column, const std::string& title) const {
-    const std::string values = fmt::format("{}", fmt::join(column, ", "));
+    const std::string values = list_text(column);
     return pivot_.value.size() == 1 ? values : values + ": " + title;
   }
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_load.h"
@@ -31,7 +31,7 @@ struct NamedRow {
 };
 
 void add_once(std::vector<std::string>& texts, const std::string& text) {
-  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  if (!contains(texts, text)) texts.push_back(text);
 }
 
 std::string in_capitals(std::string text) {
@@ -41,8 +41,8 @@ std::string in_capitals(std::string text) {
 
 /// Proved, control, and each check that failed.
 void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
-  const bool repeated = std::any_of(rows.begin(), rows.end(),
-                                    [](const NamedRow& each) { return each.row.repetition > 1; });
+  const bool repeated =
+      std::ranges::any_of(rows, [](const NamedRow& each) { return each.row.repetition > 1; });
   std::vector<std::string> checks, controls, declared;
   std::vector<ReportLine> failures;
   std::size_t proved = 0;
@@ -95,8 +95,8 @@ void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
 }
 
 bool compares(const ExperimentKind& kind) {
-  return std::any_of(kind.quantities().begin(), kind.quantities().end(),
-                     [](const Quantity& quantity) { return quantity.compares != nullptr; });
+  return std::ranges::any_of(kind.quantities(),
+                             [](const Quantity& quantity) { return quantity.compares != nullptr; });
 }
 
 /// What speed-ups count from, if any does.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/result/run_load.h"
 #include "runner/report/report_lines.h"
 
@@ -40,8 +41,8 @@ class Column {
   }
 
   bool empty() const {
-    return std::none_of(figures_.begin(), figures_.end(),
-                        [](const RowFigure& figure) { return figure.value.has_value(); });
+    return std::ranges::none_of(figures_,
+                                [](const RowFigure& figure) { return figure.value.has_value(); });
   }
 
   bool has(std::size_t line) const { return figures_[line].value.has_value(); }
@@ -125,7 +126,7 @@ void add_facts(const ExperimentKind& kind, const TableLines& lines, TextTable& t
     const Row& row = lines.rows()[line.first];
     facts.push_back(!line.runs.empty() && row.kind == &kind ? kind.facts(row) : Facts());
     for (const auto& [title, text] : facts.back()) {
-      if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
+      if (!contains(titles, title)) titles.push_back(title);
     }
   }
   for (std::size_t c = 0; c < titles.size(); ++c) {

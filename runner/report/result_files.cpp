@@ -10,6 +10,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/profile/timeline_files.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
@@ -51,9 +52,7 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
   }
   auto environment = context.environment;
   environment.insert(environment.end(), device.begin(), device.end());
-  if (!backends.empty()) {
-    environment.emplace_back("backend", fmt::format("{}", fmt::join(backends, "; ")));
-  }
+  if (!backends.empty()) environment.emplace_back("backend", list_text(backends, "; "));
   return environment;
 }
 
@@ -176,10 +175,8 @@ std::string summary_latex(const ResultContext& context, const TableLines& table)
 
 std::string summary_markdown(const ResultContext& context, const TableLines& table) {
   const std::vector<Row>& rows = table.rows();
-  std::vector<std::string> words;
-  for (const std::string& word : context.command_line) words.push_back(quoted_for_shell(word));
   std::string out = fmt::format("# {}\n\n{}\n\n```sh\n{}\n```\n\n", context.name, context.time,
-                                fmt::join(words, " "));
+                                list_text(mapped(context.command_line, quoted_for_shell), " "));
   out += report_markdown(context, table);
   const std::vector<std::string> names = run_names(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
 #include "ddprun/result/run_load.h"
@@ -37,7 +38,7 @@ std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows) {
   std::vector<const ExperimentKind*> kinds;
   for (const Row& row : rows) {
     if (row.kind == nullptr) continue;
-    if (std::find(kinds.begin(), kinds.end(), row.kind) == kinds.end()) kinds.push_back(row.kind);
+    if (!contains(kinds, row.kind)) kinds.push_back(row.kind);
   }
   return kinds;
 }

@@ -42,8 +42,7 @@ std::string TableLines::in_sentence(const TableLine& line) const {
 }
 
 bool TableLines::repeated() const {
-  return std::any_of(lines_.begin(), lines_.end(),
-                     [](const TableLine& line) { return line.count > 1; });
+  return std::ranges::any_of(lines_, [](const TableLine& line) { return line.count > 1; });
 }
 
 RowFigure TableLines::figure(const TableLine& line, const ExperimentKind& kind,
@@ -70,9 +69,7 @@ std::vector<std::string> run_names(const TableLines& table) {
 std::vector<Finding> findings_of(const TableLines& table) {
   std::vector<Finding> out;
   for (const ExperimentKind* kind : kinds_of(table.rows())) {
-    for (Finding& finding : kind->findings(table.runs_of(*kind))) {
-      out.push_back(std::move(finding));
-    }
+    for (Finding& finding : kind->findings(table.runs_of(*kind))) out.push_back(std::move(finding));
   }
   return out;
 }

@@ -35,8 +35,8 @@ constexpr std::array<CodePointRange, 8> kDoubleWidth = {{{0x1100, 0x115F},
 
 template <std::size_t n>
 bool in(const std::array<CodePointRange, n>& ranges, std::uint32_t c) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [c](const CodePointRange& r) { return c >= r.first && c <= r.last; });
+  return std::ranges::any_of(ranges,
+                             [c](const CodePointRange& r) { return c >= r.first && c <= r.last; });
 }
 
 /// Malformed bytes count as characters of their own.

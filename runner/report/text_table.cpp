@@ -9,6 +9,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
@@ -64,7 +66,7 @@ std::string trimmed(std::string line) {
 
 std::string escaped(std::string text) {
   boost::replace_all(text, "|", "\\|");
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::ranges::replace(text, '\n', ' ');
   return text;
 }
 
@@ -90,7 +92,7 @@ std::string in_latex(const std::string& text) {
       {"\n", " "}};
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const auto word = std::find_if(kWords.begin(), kWords.end(), [&](const auto& each) {
+    const auto word = std::ranges::find_if(kWords, [&](const auto& each) {
       return text.compare(at, each.first.size(), each.first) == 0;
     });
     out += word == kWords.end() ? std::string(1, text[at]) : word->second;
@@ -152,8 +154,8 @@ std::string TextTable::render(int width, bool colour, std::vector<std::string>* 
     }
     return text;
   };
-  std::vector<Cell> titles;
-  for (const Column& column : table.columns) titles.push_back({column.title});
+  const auto titles =
+      mapped(table.columns, [](const Column& column) { return Cell{column.title}; });
   const std::string head = trimmed(joined(titles, false));
   std::string out = coloured(head, Colour::bold, colour) + "\n";
   for (const Line& line : table.lines) {

@@ -40,7 +40,6 @@ struct TextTable {
   /// line fits `width` (0: no limit). `dropped` receives the titles of the columns left out.
   std::string render(int width, bool colour, std::vector<std::string>* dropped = nullptr) const;
 
-  /// As a Markdown table.
   std::string markdown() const;
 
   /// As a LaTeX tabular with the rules of the package booktabs.

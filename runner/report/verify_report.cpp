@@ -44,8 +44,8 @@ bool passes(const json& differences, const ComparedQuantity& quantity) {
 }
 
 bool pass(const json& differences, const std::vector<ComparedQuantity>& all) {
-  return std::all_of(all.begin(), all.end(),
-                     [&](const ComparedQuantity& each) { return passes(differences, each); });
+  return std::ranges::all_of(
+      all, [&](const ComparedQuantity& each) { return passes(differences, each); });
 }
 
 double loss_difference(const json& step) {

@@ -2,7 +2,6 @@
 #include "runner/tune/candidates.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <optional>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
@@ -109,11 +109,7 @@ TunedKey parse_key(const std::string& word) {
   return out;
 }
 
-std::string all_tunable() {
-  std::vector<std::string> names;
-  for (const auto& [key, values] : tunable()) names.push_back(key);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
+std::string all_tunable() { return list_text(std::views::keys(tunable())); }
 
 [[noreturn]] void refuse_unknown(const std::string& key, std::vector<std::string> names) {
   for (const auto& [name, unused] : tunable()) names.push_back(name);
@@ -169,9 +165,7 @@ std::vector<ConfigNode> declared(const std::string& key, const TunedPlugins& plu
          .expected = kind ? "values: another precision is another arithmetic" : "values",
          .hint = fmt::format("--over '{}=...|...'", key)});
   }
-  std::vector<ConfigNode> out;
-  for (const std::string& text : texts) out.push_back(value_of(text, key));
-  return out;
+  return mapped(texts, [&](const std::string& text) { return value_of(text, key); });
 }
 
 /// A value of `key`, into the document. A plugin keeps the options that it has there.
@@ -205,7 +199,7 @@ std::vector<std::string> keys_of_candidates(const std::vector<TunedKey>& keys) {
   for (const TunedKey& each : keys) {
     const std::optional<PluginKind> kind = plugin_of_option(each.key);
     const std::string key = kind ? to_string(*kind) : each.key;
-    if (std::ranges::find(out, key) == out.end()) out.push_back(key);
+    if (!contains(out, key)) out.push_back(key);
   }
   return out;
 }
@@ -223,7 +217,7 @@ std::vector<TunedKey> parse_over(const std::string& text) {
                          .expected = "keys between commas",
                          .hint = "as in --over 'strategy,train.accumulate=1|2'"});
     }
-    if (std::ranges::find(keys, key.key, &TunedKey::key) != keys.end()) {
+    if (contains(keys, key.key, &TunedKey::key)) {
       throw ConfigError({.what = "--over has a key twice",
                          .where = kOver,
                          .got = text,
@@ -238,7 +232,7 @@ std::vector<TunedKey> parse_over(const std::string& text) {
 void check_tuned(const std::vector<TunedKey>& keys, const std::vector<std::string>& known) {
   for (const auto& [key, values] : keys) {
     if (tunable().contains(key) || plugin_of_option(key)) continue;
-    if (std::ranges::find(known, key) != known.end()) {
+    if (contains(known, key)) {
       throw ConfigError({.what = "the key changes what is trained, not only how fast",
                          .where = kOver,
                          .got = key,
@@ -269,15 +263,12 @@ std::string Candidate::label() const {
 }
 
 std::string Candidate::name() const {
-  std::vector<std::string> words;
-  for (const auto& [key, value] : values) words.push_back(label_of(value));
-  return fmt::format("{}", fmt::join(words, " + "));
+  return list_text(mapped(std::views::values(values), label_of), " + ");
 }
 
 std::vector<std::string> Candidate::overrides() const {
-  std::vector<std::string> out;
-  for (const auto& [key, value] : values) out.push_back(key + "=" + to_json(value).dump());
-  return out;
+  return mapped(values,
+                [](const auto& each) { return each.first + "=" + to_json(each.second).dump(); });
 }
 
 std::vector<Candidate> candidates_of(const ConfigNode& document, const std::vector<TunedKey>& keys,

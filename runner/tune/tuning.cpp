@@ -11,6 +11,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
@@ -62,7 +63,7 @@ TunedPlugins plugins_of(const PluginRegistry& registry) {
                 const auto plugin = registry.create(kind, name);
                 const auto options =
                     list_options([&](Options& to) { plugin->declare_options(to); });
-                return std::ranges::find(options, option, &OptionInfo::key) != options.end();
+                return contains(options, option, &OptionInfo::key);
               }};
 }
 
@@ -108,7 +109,7 @@ void check_sweep(const PlannedFile& file, const std::vector<TunedKey>& keys, boo
   std::vector<std::string> swept, rest;
   for (const auto& [key, values] : file.document.find(kSweepKey)->map) {
     swept.push_back(key);
-    if (!said || std::ranges::find(keys, key, &TunedKey::key) == keys.end()) rest.push_back(key);
+    if (!said || !contains(keys, key, &TunedKey::key)) rest.push_back(key);
   }
   if (rest.empty()) return;
   throw ConfigError(
@@ -233,8 +234,8 @@ Tuning plan_tuning(PlannedFile file, std::vector<TunedKey> keys, const PlanOptio
     if (added && swept && !tuning.reference) tuning.reference = 0;
   }
   if (tuning.candidates.size() < (tuning.reference ? 2U : 1U)) {
-    std::vector<std::string> reasons;
-    for (const auto& [label, reason] : tuning.left_out) reasons.push_back(label + ": " + reason);
+    const auto reasons = mapped(
+        tuning.left_out, [](const LeftOut& each) { return each.label + ": " + each.reason; });
     throw ConfigError({.what = "there is nothing to tune",
                        .where = tuning.file.file.string(),
                        .got = reasons.empty() ? "one setting"

@@ -2,15 +2,14 @@
 #include "runner/tune/tuning_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <sstream>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/groups.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/statistics.h"
 #include "runner/report/csv_files.h"
@@ -28,14 +27,11 @@ using nlohmann::json;
 constexpr std::size_t kNamed = 6;
 
 std::string names_of(const std::vector<std::string>& labels) {
-  return labels.size() > kNamed ? fmt::format("{} candidates", labels.size())
-                                : fmt::format("{}", fmt::join(labels, ", "));
+  return labels.size() > kNamed ? fmt::format("{} candidates", labels.size()) : list_text(labels);
 }
 
 std::vector<double> times_of(const Contender& contender) {
-  std::vector<double> out;
-  for (const auto& [turn, ms] : contender.ms) out.push_back(ms);
-  return out;
+  return mapped(contender.ms, [](const auto& turn) { return turn.second; });
 }
 
 Summary summary_of(const Halving& halving, std::size_t candidate) {
@@ -91,22 +87,15 @@ std::string standing_words(const TuningResult& result, std::size_t candidate) {
   }
   std::string out = contender.standing == Standing::left ? "not slower beyond noise"
                                                          : name_of(contender.standing);
-  if (!contender.reason.empty()) {
-    out += ": " + first_line(contender.reason);
-  }
+  if (!contender.reason.empty()) out += ": " + first_line(contender.reason);
   return out;
 }
 
 TextTable table_of(const TuningResult& result) {
   TextTable table;
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : result.tuning.candidates.front().choice.values) {
-    keys.push_back(key);
-  }
-  table.columns = {{fmt::format("{}", fmt::join(keys, " + ")), false},
-                   {"rounds", true, 2},
-                   {"runs", true, 1},
-                   {"step ms"}};
+  const auto keys = std::views::keys(result.tuning.candidates.front().choice.values);
+  table.columns = {
+      {list_text(keys, " + "), false}, {"rounds", true, 2}, {"runs", true, 1}, {"step ms"}};
   const auto reference = result.tuning.reference;
   if (reference) table.columns.push_back({"saving"});
   table.columns.push_back({"", false});
@@ -234,8 +223,7 @@ std::string verdict_words(const TuningResult& result) {
   const auto best = result.halving.best();
   if (!winner) return "no candidate came through: nothing is recommended";
   const std::string name = name_of_candidate(tuning, *winner);
-  const std::string time =
-      fmt::format("{:.2f} ms a step", summary_of(result.halving, *winner).mean);
+  const auto time = fmt::format("{:.2f} ms a step", summary_of(result.halving, *winner).mean);
   if (!tuning.reference) {
     return fmt::format("fastest: {}, {}; {} does not run here", name, time, tuning.reference_words);
   }

@@ -1,10 +1,8 @@
 // What is said of a name that none of an enum's values has.
 #include "ddprun/base/choice.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -12,7 +10,7 @@ void throw_unknown_name(std::string_view name, std::span<const char* const> name
   throw Error({.what = "a result has an unknown name",
                .where = "a text that ddprun wrote",
                .got = std::string(name),
-               .expected = fmt::format("{}", fmt::join(names, ", ")),
+               .expected = list_text(names),
                .hint = "it was written by another version of ddprun, or is damaged"});
 }
 

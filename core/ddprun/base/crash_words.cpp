@@ -24,15 +24,11 @@ CrashWords::CrashWords(const std::string& text, int status)
   exit_status = status;
   struct sigaction action = {};
   action.sa_handler = say_and_end;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &action, &before_[i]);
-  }
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before_[i]);
 }
 
 CrashWords::~CrashWords() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &before_[i], nullptr);
-  }
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   words = outer_text_;
   exit_status = outer_status_;
 }

@@ -39,8 +39,7 @@ bool says_out_of_memory(const std::exception& failure) {
   }
   const std::string text = message_of(failure);
   const auto says = [&text](const char* words) { return text.find(words) != std::string::npos; };
-  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(), says) ||
-         (says(kNoThread) && at_memory_limit());
+  return std::ranges::any_of(kMemoryWords, says) || (says(kNoThread) && at_memory_limit());
 }
 
 bool at_memory_limit() {

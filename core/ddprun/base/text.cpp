@@ -22,9 +22,7 @@ void append_escaped(std::string& out, const Utf8Character& character) {
   } else if (code && *code >= 0x80) {
     out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
   } else {
-    for (const char byte : bytes) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-    }
+    for (const char byte : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
   }
 }
 

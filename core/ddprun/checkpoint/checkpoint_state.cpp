@@ -75,9 +75,7 @@ CheckpointState from_json(json in) {
                         .torch = in.at("torch"),
                         .config = in.at("config"),
                         .data = hash_in(in.at("data"))};
-  for (const auto& [name, file] : in.at("files").items()) {
-    state.files[name] = file_from_json(file);
-  }
+  for (const auto& [name, file] : in.at("files").items()) state.files[name] = file_from_json(file);
   if (state.step < 0 || state.updates < 0 || state.ranks < 1) throw std::runtime_error("a number");
   return state;
 }

@@ -5,8 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
-#include <fmt/format.h>
-
 #include <array>
 #include <functional>
 #include <limits>
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
 
 namespace ddprun {
@@ -77,9 +76,7 @@ std::int64_t natural(const PickledValue& value) {
 }
 
 std::vector<std::int64_t> naturals(const Pickle& pickle, const PickledValue& sequence) {
-  std::vector<std::int64_t> out;
-  for (const std::size_t number : sequence.items) out.push_back(natural(pickle[number]));
-  return out;
+  return mapped(sequence.items, [&](std::size_t number) { return natural(pickle[number]); });
 }
 
 std::int64_t times(std::int64_t a, std::int64_t b) {

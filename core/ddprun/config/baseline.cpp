@@ -8,6 +8,7 @@
 #include <map>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -21,11 +22,11 @@ std::pair<std::string, std::string> choice(const std::string& name, const Config
   const std::string key = swept_key(name, points, value.key_origin);
   const std::string label = label_of(value);
   const std::vector<std::string> known = values_of(key, points);
-  if (std::ranges::find(known, label) != known.end()) return {key, label};
+  if (contains(known, label)) return {key, label};
   throw ConfigError({.what = "report.baseline has a value that is not swept",
                      .where = value.origin,
                      .got = key + "=" + label,
-                     .expected = fmt::format("{}", fmt::join(known, ", ")),
+                     .expected = list_text(known),
                      .hint = "write the value as it stands under `sweep:`"});
 }
 
@@ -44,9 +45,8 @@ SweptValues chosen(const ConfigNode& document, const std::vector<SweptValues>& p
                        .expected = "swept keys, each with one of its values",
                        .hint = kUsage});
   }
-  SweptValues values;
-  for (const auto& [name, value] : baseline->map) values.push_back(choice(name, value, points));
-  return values;
+  return mapped(baseline->map,
+                [&](const auto& pair) { return choice(pair.first, pair.second, points); });
 }
 
 /// The last swept key with several values, at its first one.
@@ -69,15 +69,13 @@ SweptValues with(SweptValues point, const SweptValues& fixed) {
 }
 
 std::string words_of(const SweptValues& fixed, const std::vector<SweptValues>& points) {
-  std::vector<std::string> said;
-  for (const auto& [key, value] : fixed) said.push_back(key + "=" + value);
   std::vector<std::string> same;
   for (const std::string& key : swept_keys(points)) {
-    const bool is_fixed = std::any_of(fixed.begin(), fixed.end(),
-                                      [&key](const auto& pair) { return pair.first == key; });
+    const bool is_fixed = contains(std::views::keys(fixed), key);
     if (!is_fixed && values_of(key, points).size() > 1) same.push_back(key);
   }
-  const std::string words = fmt::format("{}", fmt::join(said, ", "));
+  const std::string words =
+      list_text(mapped(fixed, [](const auto& pair) { return pair.first + "=" + pair.second; }));
   return same.empty() ? words : fmt::format("{} of the same {}", words, fmt::join(same, ", "));
 }
 
@@ -90,9 +88,7 @@ Baseline find_baseline(const ConfigNode& document, const std::vector<SweptValues
   std::map<SweptValues, std::size_t> first;  // two points may look the same
   for (std::size_t i = 0; i < points.size(); ++i) first.emplace(points[i], i);
   Baseline baseline{{}, words_of(fixed, points)};
-  for (const SweptValues& point : points) {
-    baseline.of_point.push_back(first.at(with(point, fixed)));
-  }
+  for (const SweptValues& point : points) baseline.of_point.push_back(first.at(with(point, fixed)));
   return baseline;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/plain_scalar.h"
 
 namespace ddprun {
@@ -39,11 +40,8 @@ json to_json(const ConfigNode& node) {
       return nullptr;
     case ConfigNode::Kind::scalar:
       return scalar_json(node);
-    case ConfigNode::Kind::list: {
-      json out = json::array();
-      for (const ConfigNode& element : node.list) out.push_back(to_json(element));
-      return out;
-    }
+    case ConfigNode::Kind::list:
+      return mapped(node.list, [](const ConfigNode& element) { return to_json(element); });
     case ConfigNode::Kind::map: {
       json out = json::object();
       for (const auto& [key, value] : node.map) out[key] = to_json(value);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/base/text.h"
 
@@ -154,10 +155,7 @@ class Builder : public YAML::EventHandler {
   ConfigNode make(ConfigNode::Kind kind, const YAML::Mark& mark) {
     ++size_.values;
     check_size(mark);
-    ConfigNode node;
-    node.kind = kind;
-    node.origin = position(mark);
-    return node;
+    return {.kind = kind, .origin = position(mark)};
   }
 
   void close() {
@@ -212,16 +210,15 @@ class Builder : public YAML::EventHandler {
   // Replaces `<<: *other` by the pairs of `other` that are not given explicitly.
   static void merge(Open& open) {
     ConfigNode& node = open.node;
-    const auto found = std::find_if(node.map.begin(), node.map.end(),
-                                    [](const auto& pair) { return pair.first == "<<"; });
+    const auto found =
+        std::ranges::find_if(node.map, [](const auto& pair) { return pair.first == "<<"; });
     if (found == node.map.end()) return;
     ConfigNode value = std::move(found->second);
     node.map.erase(found);
     std::vector<ConfigNode> sources = value.list;
     if (value.kind == ConfigNode::Kind::map) sources.push_back(value);
-    const bool mappings = std::all_of(sources.begin(), sources.end(), [](const auto& source) {
-      return source.kind == ConfigNode::Kind::map;
-    });
+    const bool mappings = std::ranges::all_of(
+        sources, [](const auto& source) { return source.kind == ConfigNode::Kind::map; });
     if (sources.empty() || !mappings) {
       throw ConfigError({.what = "'<<' must be given a mapping or a list of mappings",
                          .where = value.key_origin,
@@ -259,7 +256,7 @@ void emit(YAML::Emitter& out, const ConfigNode& node) {
       break;
     case ConfigNode::Kind::list:
       // Lists of numbers and names read better on one line.
-      if (std::none_of(node.list.begin(), node.list.end(), is_collection)) out << YAML::Flow;
+      if (std::ranges::none_of(node.list, is_collection)) out << YAML::Flow;
       out << YAML::BeginSeq;
       for (const auto& element : node.list) emit(out, element);
       out << YAML::EndSeq;
@@ -278,8 +275,7 @@ void emit(YAML::Emitter& out, const ConfigNode& node) {
 }  // namespace
 
 const ConfigNode* ConfigNode::find(const std::string& key) const {
-  const auto found =
-      std::find_if(map.begin(), map.end(), [&](const auto& pair) { return pair.first == key; });
+  const auto found = std::ranges::find_if(map, [&](const auto& pair) { return pair.first == key; });
   return found == map.end() ? nullptr : &found->second;
 }
 
@@ -341,18 +337,17 @@ ConfigNode read_yaml(const std::filesystem::path& file) {
 }
 
 std::string compact(const ConfigNode& node) {
-  std::vector<std::string> parts;
   switch (node.kind) {
     case ConfigNode::Kind::null:
       return "null";
     case ConfigNode::Kind::scalar:
       return printable_line(node.quoted ? '"' + node.scalar + '"' : node.scalar);
     case ConfigNode::Kind::list:
-      for (const auto& element : node.list) parts.push_back(compact(element));
-      return fmt::format("[{}]", fmt::join(parts, ", "));
-    case ConfigNode::Kind::map:
-      for (const auto& [key, value] : node.map) parts.push_back(key + ": " + compact(value));
-      return fmt::format("{{{}}}", fmt::join(parts, ", "));
+      return "[" + list_text(mapped(node.list, compact)) + "]";
+    case ConfigNode::Kind::map: {
+      const auto text = [](const auto& pair) { return pair.first + ": " + compact(pair.second); };
+      return "{" + list_text(mapped(node.map, text)) + "}";
+    }
   }
   return {};
 }

@@ -14,12 +14,12 @@ namespace ddprun {
 struct ConfigNode {
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
-  std::string scalar;      ///< text of a scalar
-  bool quoted = false;     ///< a quoted scalar is text, whatever it looks like
-  std::string origin;      ///< "file.yaml:12:5", "--set strategy.bucket_mb=5": for error messages
-  std::string key_origin;  ///< of the key, when this is a mapping's value
-  std::vector<ConfigNode> list;
-  std::vector<std::pair<std::string, ConfigNode>> map;
+  std::string scalar = {};  ///< text of a scalar
+  bool quoted = false;      ///< a quoted scalar is text, whatever it looks like
+  std::string origin = {};  ///< "file.yaml:12:5", "--set strategy.bucket_mb=5": for error messages
+  std::string key_origin = {};  ///< of the key, when this is a mapping's value
+  std::vector<ConfigNode> list = {};
+  std::vector<std::pair<std::string, ConfigNode>> map = {};
 
   /// The value of `key`, or null if absent or this is no mapping.
   const ConfigNode* find(const std::string& key) const;

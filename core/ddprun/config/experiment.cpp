@@ -2,13 +2,13 @@
 #include "ddprun/config/experiment.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
 #include "ddprun/config/plugin_library.h"
@@ -29,9 +29,7 @@ void declare_plugin_path(Options& options, Experiment& e) {
 
 /// The document with that key alone, if it is there.
 ConfigNode only(const ConfigNode& document, const std::string& key) {
-  ConfigNode node;
-  node.kind = ConfigNode::Kind::map;
-  node.origin = document.origin;
+  ConfigNode node{.kind = ConfigNode::Kind::map, .origin = document.origin};
   if (const ConfigNode* value = document.find(key)) node.map.emplace_back(key, *value);
   return node;
 }
@@ -39,8 +37,7 @@ ConfigNode only(const ConfigNode& document, const std::string& key) {
 const RunnableKind& read_kind(const ConfigNode& document, const Kinds& kinds) {
   std::string name = kinds.front()->name();
   read_options(only(document, kKindKey), "", [&](Options& o) { declare_kind(o, name, kinds); });
-  return **std::find_if(kinds.begin(), kinds.end(),
-                        [&name](const RunnableKind* kind) { return kind->name() == name; });
+  return **std::ranges::find(kinds, name, &RunnableKind::name);
 }
 
 /// The keys that files of a kind may have, those of all kinds left out.
@@ -52,10 +49,6 @@ std::vector<std::string> keys_of(const RunnableKind& kind) {
   return out;
 }
 
-bool contains(const std::vector<std::string>& keys, const std::string& key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
 /// A section of another kind would have no effect, and without one of its own a kind has nothing to
 /// do.
 void check_keys(const ConfigNode& document, const RunnableKind& kind, const Kinds& kinds,
@@ -63,14 +56,13 @@ void check_keys(const ConfigNode& document, const RunnableKind& kind, const Kind
   const std::vector<std::string> own = keys_of(kind);
   for (const auto& [key, value] : document.map) {
     if (contains(own, key)) continue;
-    const auto other = std::find_if(kinds.begin(), kinds.end(), [&key](const RunnableKind* each) {
-      return contains(keys_of(*each), key);
-    });
+    const auto other = std::ranges::find_if(
+        kinds, [&key](const RunnableKind* each) { return contains(keys_of(*each), key); });
     if (other == kinds.end()) continue;  // it is of all kinds, or of none
     throw ConfigError({.what = "experiment " + kind.name() + " has no `" + key + "`",
                        .where = value.key_origin,
                        .got = key + ": " + compact(value),
-                       .expected = fmt::format("{}", fmt::join(own, ", ")),
+                       .expected = list_text(own),
                        .hint = fmt::format("it is of experiment {}: remove it, or change "
                                            "`experiment:`",
                                            (*other)->name())});
@@ -130,9 +122,7 @@ Experiment read_experiment(const SweepPoint& point, const std::filesystem::path&
 }
 
 ConfigNode choice_node(const PluginChoice& choice) {
-  ConfigNode node;
-  node.kind = ConfigNode::Kind::map;
-  node.map.emplace_back("name", text_node(choice.name));
+  ConfigNode node{.kind = ConfigNode::Kind::map, .map = {{"name", text_node(choice.name)}}};
   if (!choice.path.empty()) node.map.emplace_back("path", text_node(choice.path));
   for (const auto& pair : choice.options.map) {
     if (pair.first != "name" && pair.first != "path") node.map.push_back(pair);
@@ -143,9 +133,8 @@ ConfigNode choice_node(const PluginChoice& choice) {
 }  // namespace
 
 void declare_kind(Options& options, std::string& name, const Kinds& kinds) {
-  std::vector<std::string> names;
-  for (const RunnableKind* kind : kinds) names.push_back(kind->name());
-  options.option(kKindKey, &name, "what is measured", {.one_of = names});
+  options.option(kKindKey, &name, "what is measured",
+                 {.one_of = mapped(kinds, &RunnableKind::name)});
 }
 
 void declare_document(Options& options, Experiment& e) {
@@ -191,11 +180,10 @@ PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
   choice.kind = kind;
   choice.options = *node;
   if (node->kind == ConfigNode::Kind::scalar) {
-    choice.options = ConfigNode{};
-    choice.options.kind = ConfigNode::Kind::map;
-    choice.options.origin = node->origin;
-    choice.options.key_origin = node->key_origin;
-    choice.options.map.emplace_back("name", *node);
+    choice.options = {.kind = ConfigNode::Kind::map,
+                      .origin = node->origin,
+                      .key_origin = node->key_origin,
+                      .map = {{"name", *node}}};
   }
   if (choice.options.find("name") == nullptr) {
     throw ConfigError({.what = word + " has no name",
@@ -216,8 +204,7 @@ Experiment::Experiment(const RunnableKind& its_kind) : kind(&its_kind), own(its_
 }
 
 PluginChoice& Experiment::plugin(PluginKind wanted) {
-  return *std::find_if(plugins.begin(), plugins.end(),
-                       [wanted](const PluginChoice& choice) { return choice.kind == wanted; });
+  return *std::ranges::find(plugins, wanted, &PluginChoice::kind);
 }
 
 const PluginChoice& Experiment::plugin(PluginKind wanted) const {
@@ -247,8 +234,7 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
       throw ConfigError(at_point(error.text(), point.label));
     }
   });
-  std::vector<SweptValues> points;
-  for (const Experiment& experiment : result.experiments) points.push_back(experiment.point);
+  const std::vector<SweptValues> points = mapped(result.experiments, &Experiment::point);
   result.report = read_report(document);
   complete_report(result.report, document, *result.experiments.front().kind, points);
   result.baseline = find_baseline(document, points);
@@ -269,12 +255,11 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
 ConfigNode resolve(const Experiment& experiment) {
   Experiment copy = experiment;  // options are declared on variables that could be set
   ConfigNode node = write_options([&](Options& o) { declare_document(o, copy); });
-  const auto world = std::find_if(node.map.begin(), node.map.end(),
-                                  [](const auto& pair) { return pair.first == "world"; });
-  std::vector<std::pair<std::string, ConfigNode>> choices;
-  for (const PluginChoice& choice : experiment.plugins) {
-    choices.emplace_back(to_string(choice.kind), choice_node(choice));
-  }
+  const auto world =
+      std::ranges::find_if(node.map, [](const auto& pair) { return pair.first == "world"; });
+  const auto choices = mapped(experiment.plugins, [](const PluginChoice& choice) {
+    return std::pair<std::string, ConfigNode>(to_string(choice.kind), choice_node(choice));
+  });
   node.map.insert(world == node.map.end() ? world : world + 1, choices.begin(), choices.end());
   node.map.emplace(node.map.begin(), kKindKey, text_node(experiment.kind->name()));
   return node;
@@ -305,7 +290,7 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
     Experiment own(*each);
     for (const KindSection& section : each->file().sections) {
       std::pair described(section.key, list_options([&](Options& o) { section.declare(o, own); }));
-      const bool known = std::find(sections.begin(), sections.end(), described) != sections.end();
+      const bool known = contains(sections, described);
       if (!known) sections.push_back(std::move(described));
     }
   }

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plain_scalar.h"
 
@@ -19,7 +20,7 @@ std::string type_name(const OptionTarget& target) {
 }
 
 std::string allowed_text(const Limits& limits) {
-  if (!limits.one_of.empty()) return fmt::format("{}", fmt::join(limits.one_of, ", "));
+  if (!limits.one_of.empty()) return list_text(limits.one_of);
   if (limits.min && limits.max) return number_text(*limits.min) + " to " + number_text(*limits.max);
   if (limits.min) return ">= " + number_text(*limits.min);
   if (limits.max) return "<= " + number_text(*limits.max);
@@ -27,11 +28,9 @@ std::string allowed_text(const Limits& limits) {
 }
 
 std::string options_text(const std::function<void(Options&)>& declare) {
-  std::vector<std::string> inside;
-  for (const OptionInfo& option : list_options(declare)) {
-    inside.push_back(option.key + (option.allowed.empty() ? "" : " (" + option.allowed + ")"));
-  }
-  return fmt::format("{}", fmt::join(inside, ", "));
+  return list_text(mapped(list_options(declare), [](const OptionInfo& option) {
+    return option.key + (option.allowed.empty() ? "" : " (" + option.allowed + ")");
+  }));
 }
 
 std::string allowed_text(ChoiceTarget choice, const std::function<void(Options&)>& declare) {

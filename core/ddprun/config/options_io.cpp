@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/option_text.h"
 #include "ddprun/config/plain_scalar.h"
 
@@ -81,8 +82,7 @@ class ValueReader {
       fail_type(node, "quote it to make it text: \"" + node.scalar + "\"");
     }
     const auto& allowed = spec_.limits.one_of;
-    if (!allowed.empty() &&
-        std::find(allowed.begin(), allowed.end(), node.scalar) == allowed.end()) {
+    if (!allowed.empty() && !contains(allowed, node.scalar)) {
       const std::string near = nearest(node.scalar, allowed);
       fail(node, {.what = quoted_key() + " cannot be '" + node.scalar + "'",
                   .hint = near.empty() ? near : "did you mean '" + near + "'?"});
@@ -232,14 +232,14 @@ class Reader : public Options {
 
   void refuse_unknown() const {
     for (const auto& [key, value] : node_.map) {
-      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      if (contains(known_, key)) continue;
       const std::string near = nearest(key, known_);
-      throw ConfigError({.what = "unknown key " + quote_key(key, where_),
-                         .where = value.key_origin,
-                         .got = compact(value),
-                         .expected = known_.empty() ? "no keys: it has no options"
-                                                    : fmt::format("{}", fmt::join(known_, ", ")),
-                         .hint = near.empty() ? "remove it" : "did you mean '" + near + "'?"});
+      throw ConfigError(
+          {.what = "unknown key " + quote_key(key, where_),
+           .where = value.key_origin,
+           .got = compact(value),
+           .expected = known_.empty() ? "no keys: it has no options" : list_text(known_),
+           .hint = near.empty() ? "remove it" : "did you mean '" + near + "'?"});
     }
   }
 
@@ -259,7 +259,7 @@ class Reader : public Options {
   }
 
   void remember(const std::string& key) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
+    if (contains(known_, key)) {
       throw std::logic_error("option " + quote_key(key, where_) + " is declared twice");
     }
     known_.push_back(key);
@@ -276,10 +276,8 @@ void read_options(const ConfigNode& node, const std::string& where,
                   const std::function<void(Options&)>& declare,
                   const std::vector<std::string>& ignore) {
   if (node.kind != ConfigNode::Kind::null && node.kind != ConfigNode::Kind::map) {
-    std::vector<std::string> keys;
-    for (const auto& info : list_options(declare)) keys.push_back(info.key);
-    const bool named = node.kind == ConfigNode::Kind::scalar &&
-                       std::find(keys.begin(), keys.end(), "name") != keys.end();
+    const std::vector<std::string> keys = mapped(list_options(declare), &OptionInfo::key);
+    const bool named = node.kind == ConfigNode::Kind::scalar && contains(keys, "name");
     const std::string section = where.empty() ? "the document" : where;
     throw ConfigError(
         {.what = section + " must be a mapping",

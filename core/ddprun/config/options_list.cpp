@@ -4,6 +4,7 @@
 #include <cctype>
 #include <type_traits>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/option_text.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plain_scalar.h"
@@ -13,10 +14,7 @@ namespace ddprun {
 namespace {
 
 ConfigNode scalar_node(std::string text) {
-  ConfigNode node;
-  node.kind = ConfigNode::Kind::scalar;
-  node.scalar = std::move(text);
-  return node;
+  return {.kind = ConfigNode::Kind::scalar, .scalar = std::move(text)};
 }
 
 ConfigNode to_node(bool value) { return scalar_node(value ? "true" : "false"); }
@@ -26,10 +24,8 @@ ConfigNode to_node(const std::string& value) { return text_node(value); }
 
 template <class T>
 ConfigNode to_node(const std::vector<T>& values) {
-  ConfigNode node;
-  node.kind = ConfigNode::Kind::list;
-  for (const auto& value : values) node.list.push_back(to_node(value));
-  return node;
+  return {.kind = ConfigNode::Kind::list,
+          .list = mapped(values, [](const auto& value) { return to_node(value); })};
 }
 
 template <class T>
@@ -43,8 +39,7 @@ ConfigNode to_node(const std::optional<T>* variable) {
 ConfigNode to_node(ChoiceTarget choice) { return to_node(std::string(choice.name())); }
 
 ConfigNode to_node(const SectionList& sections) {
-  ConfigNode node;
-  node.kind = ConfigNode::Kind::list;
+  ConfigNode node{.kind = ConfigNode::Kind::list};
   for (std::size_t i = 0; i < sections.size; ++i) {
     node.list.push_back(write_options([&](Options& options) { sections.declare(i, options); }));
   }

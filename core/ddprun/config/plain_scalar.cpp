@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
@@ -48,20 +50,18 @@ bool is_not_finite(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   constexpr std::array<std::string_view, 6> kWords = {".inf", ".Inf", ".INF",
                                                       ".nan", ".NaN", ".NAN"};
-  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+  return contains(kWords, text);
 }
 
 }  // namespace
 
 PlainType plain_type(const std::string& scalar) {
   const auto is_one_of = [&scalar](std::initializer_list<const char*> words) {
-    return std::find(words.begin(), words.end(), scalar) != words.end();
+    return contains(words, scalar);
   };
   if (is_one_of({"", "~", "null", "Null", "NULL"})) return PlainType::null;
   if (is_one_of({"true", "True", "TRUE", "false", "False", "FALSE"})) return PlainType::boolean;
-  if (base_of(scalar) != 10 || is_number(scalar) || is_not_finite(scalar)) {
-    return PlainType::number;
-  }
+  if (base_of(scalar) != 10 || is_number(scalar) || is_not_finite(scalar)) return PlainType::number;
   return PlainType::text;
 }
 

@@ -3,15 +3,16 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <cstdlib>
 #include <map>
 #include <set>
 #include <system_error>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/called.h"
@@ -53,13 +54,6 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
                        .hint = "mend its rights, or leave it out of the plugin path"});
   }
   return {files.begin(), files.end()};
-}
-
-std::string indented(std::string text) {
-  for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
-    text.insert(at + 1, "  ");
-  }
-  return text;
 }
 
 /// What keep_plugins() keeps; null before its first call. Never destroyed: see there.
@@ -104,26 +98,26 @@ struct PluginRegistry::Impl {
   }
 
   void refuse_duplicates(const fs::path& folder, const std::vector<PluginLibrary>& candidates) {
-    std::vector<std::string> files;
-    for (const auto& library : candidates) files.push_back(library.info.file.filename().string());
+    const auto files = mapped(candidates, [](const PluginLibrary& library) {
+      return library.info.file.filename().string();
+    });
     const auto& info = candidates.front().info;
     refused.push_back(
         PluginError({.what = fmt::format("several libraries of one folder supply the {} '{}'",
                                          to_string(info.kind), info.name),
                      .where = folder.string(),
-                     .got = fmt::format("{}", fmt::join(files, ", ")),
+                     .got = list_text(files),
                      .expected = "one library for each kind and name",
                      .hint = "remove or rename all but one"})
             .what());
   }
 
   PluginError unknown(PluginKind kind, const std::string& name, const std::string& where) const {
-    std::vector<std::string> known;
+    std::set<std::string> names;
     for (const auto& library : libraries) {
-      if (library.info.kind == kind) known.push_back(library.info.name);
+      if (library.info.kind == kind) names.insert(library.info.name);
     }
-    std::sort(known.begin(), known.end());
-    known.erase(std::unique(known.begin(), known.end()), known.end());
+    const std::vector<std::string> known(names.begin(), names.end());
     const std::string near = nearest(name, known);
     std::string hint = fmt::format("did you mean '{}'?", near);
     if (near.empty()) {
@@ -135,13 +129,14 @@ struct PluginRegistry::Impl {
       hint += fmt::format("\n  searched: {}{}", folder.string(),
                           is_folder(folder) ? "" : " (no such folder)");
     }
-    for (const auto& text : refused) hint += "\n  refused: " + indented(text);
+    for (const auto& text : refused)
+      hint += "\n  refused: " + boost::replace_all_copy(text, "\n", "\n  ");
     return PluginError({.what = fmt::format("unknown {} '{}'", to_string(kind), name),
                         .where = where,
                         .got = printable_line(name),
                         .expected = known.empty()
                                         ? fmt::format("no {} plugin was found", to_string(kind))
-                                        : fmt::format("{}", fmt::join(known, ", ")),
+                                        : list_text(known),
                         .hint = hint});
   }
 
@@ -175,9 +170,7 @@ PluginRegistry::PluginRegistry(const std::vector<fs::path>& folders)
     : impl_(std::make_unique<Impl>()) {
   for (const auto& given : folders) {
     const fs::path folder = resolved(given);
-    if (std::find(impl_->folders.begin(), impl_->folders.end(), folder) != impl_->folders.end()) {
-      continue;
-    }
+    if (contains(impl_->folders, folder)) continue;
     impl_->folders.push_back(folder);
     impl_->scan(folder);
   }
@@ -194,9 +187,7 @@ void PluginRegistry::add_library(const fs::path& file) {
 std::vector<PluginInfo> PluginRegistry::list() const {
   std::map<Key, PluginInfo> winners;
   for (const auto& library : impl_->libraries) winners.emplace(key_of(library), library.info);
-  std::vector<PluginInfo> out;
-  for (const auto& [key, info] : winners) out.push_back(info);
-  return out;
+  return mapped(winners, &std::pair<const Key, PluginInfo>::second);
 }
 
 std::vector<std::string> PluginRegistry::refused() const { return impl_->refused; }

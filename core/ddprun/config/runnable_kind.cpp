@@ -6,13 +6,12 @@
 
 namespace ddprun {
 
-std::optional<Account> RunnableKind::account(const Experiment& /*experiment*/,
-                                             const PluginRegistry& /*registry*/,
+std::optional<Account> RunnableKind::account(const Experiment&, const PluginRegistry&,
                                              std::int64_t /*ranks_per_host*/) const {
   return {};
 }
 
-void RunnableKind::check_verify(const Experiment& experiment, const PluginRegistry& /*registry*/,
+void RunnableKind::check_verify(const Experiment& experiment, const PluginRegistry&,
                                 bool /*parameter_bound*/) const {
   throw ConfigError({.what = "experiment " + name() + " has nothing to verify",
                      .where = experiment.document.origin,
@@ -22,7 +21,7 @@ void RunnableKind::check_verify(const Experiment& experiment, const PluginRegist
 }
 
 void RunnableKind::check_lockstep(const Experiment& leads, const Experiment& /*follows*/,
-                                  const PluginRegistry& /*registry*/) const {
+                                  const PluginRegistry&) const {
   throw ConfigError({.what = "experiment " + name() + " has no steps that could be compared",
                      .where = leads.document.origin,
                      .got = "`ddprun diff` of it",

@@ -63,19 +63,17 @@ class RunnableKind : public ExperimentKind {
   const KindFile& file() const { return file_; }
 
   /// The kind's own paths in a file, which are relative to its folder.
-  virtual std::vector<std::string*> paths(Experiment& /*experiment*/) const { return {}; }
+  virtual std::vector<std::string*> paths(Experiment&) const { return {}; }
   /// Throws ConfigError if settings contradict each other, or if one has no effect beside the
   /// others. What holds for every kind was checked.
   virtual void check(const Experiment& experiment) const = 0;
   /// Throws ConfigError if the plugins, or backends, lack something that the experiment needs, on
   /// whatever machine. The registry has made all plugins of the experiment.
-  virtual void check_plugins(const Experiment& /*experiment*/,
-                             const PluginRegistry& /*registry*/) const {}
+  virtual void check_plugins(const Experiment&, const PluginRegistry&) const {}
   /// Throws ConfigError if this machine cannot run what is valid. Its devices are there.
   /// `local_ranks`: ranks on this machine as far as it is known. Returns the account() if it was
   /// needed for that.
-  virtual std::optional<Account> check_machine(const Experiment& /*experiment*/,
-                                               const PluginRegistry& /*registry*/,
+  virtual std::optional<Account> check_machine(const Experiment&, const PluginRegistry&,
                                                std::int64_t /*local_ranks*/) const {
     return {};
   }
@@ -87,25 +85,23 @@ class RunnableKind : public ExperimentKind {
                                          std::int64_t ranks_per_host = 0) const;
   /// Whether its strategy promises that each gradient becomes the mean over the ranks, so that such
   /// experiments train alike. Nothing: the kind does not train. check_plugins() has passed.
-  virtual std::optional<bool> trains_exactly(const Experiment& /*experiment*/,
-                                             const PluginRegistry& /*registry*/) const {
+  virtual std::optional<bool> trains_exactly(const Experiment&, const PluginRegistry&) const {
     return {};
   }
   /// What is read into Experiment::contents when the run is planned.
-  virtual std::vector<KindContent> contents(const Experiment& /*experiment*/) const { return {}; }
+  virtual std::vector<KindContent> contents(const Experiment&) const { return {}; }
   /// What the ranks of the experiment read in step `step`, by rank and in the order in which they
   /// read it. Nothing: the kind reads no data. Throws ConfigError if there is no such step.
-  virtual std::optional<std::vector<SampleRead>> reads(const Experiment& /*experiment*/,
+  virtual std::optional<std::vector<SampleRead>> reads(const Experiment&,
                                                        std::int64_t /*step*/) const {
     return {};
   }
   /// What all ranks do together in one step: Run::work. check_plugins() has passed.
-  virtual nlohmann::json work(const Experiment& /*experiment*/,
-                              const PluginRegistry& /*registry*/) const {
+  virtual nlohmann::json work(const Experiment&, const PluginRegistry&) const {
     return nlohmann::json::object();
   }
   /// Whether rank 0 writes files of its own into RunFolders::profile.
-  virtual bool ranks_write(const Experiment& /*experiment*/) const { return false; }
+  virtual bool ranks_write(const Experiment&) const { return false; }
   /// Whether rank 0 writes what Experiment::live asks for.
   virtual bool has_live_outputs() const { return false; }
 
@@ -119,25 +115,24 @@ class RunnableKind : public ExperimentKind {
 
   /// Throws ConfigError if runs of the experiment have done all of it: of a sweep the other points
   /// go on. Its contents() are read.
-  virtual void check_unfinished(const Experiment& /*experiment*/) const {}
+  virtual void check_unfinished(const Experiment&) const {}
   /// Tells apart what runs of the experiment save last, which another run can go on from; 0:
   /// nothing is there. Throws ConfigError if it cannot be read.
-  virtual std::uint64_t saved(const Experiment& /*experiment*/) const { return 0; }
+  virtual std::uint64_t saved(const Experiment&) const { return 0; }
   /// Lets the experiment go on from what is there: saved() is not 0.
-  virtual void go_on(Experiment& /*experiment*/) const {}
+  virtual void go_on(Experiment&) const {}
 
   /// How long ranks may take to end, in seconds, when they are asked to: those that save first take
   /// longer.
-  virtual double end_grace_s(const Experiment& /*experiment*/) const { return 2; }
+  virtual double end_grace_s(const Experiment&) const { return 2; }
 
   /// Throws ConfigError if `ddprun verify` has nothing to compare, or, with `parameter_bound`, if
   /// parameters cannot be compared.
   virtual void check_verify(const Experiment& experiment, const PluginRegistry& registry,
                             bool parameter_bound) const;
   /// What a rank does for `ddprun verify`: rank 0 returns what it found.
-  virtual nlohmann::json verify_rank(const Experiment& /*experiment*/,
-                                     const PluginRegistry& /*registry*/,
-                                     const RunContext& /*context*/) const {
+  virtual nlohmann::json verify_rank(const Experiment&, const PluginRegistry&,
+                                     const RunContext&) const {
     return {};
   }
 
@@ -146,10 +141,8 @@ class RunnableKind : public ExperimentKind {
   virtual void check_lockstep(const Experiment& leads, const Experiment& follows,
                               const PluginRegistry& registry) const;
   /// What a rank does for `ddprun diff`: rank 0 returns what it found.
-  virtual nlohmann::json lockstep_rank(const Experiment& /*experiment*/,
-                                       const PluginRegistry& /*registry*/,
-                                       const RunContext& /*context*/,
-                                       const LockstepPart& /*part*/) const {
+  virtual nlohmann::json lockstep_rank(const Experiment&, const PluginRegistry&, const RunContext&,
+                                       const LockstepPart&) const {
     return {};
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 
@@ -33,7 +34,7 @@ std::vector<std::string> split_path(const std::string& path, const std::string& 
       keys.back() += c;
     }
   }
-  const bool malformed = std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+  const bool malformed = std::ranges::any_of(keys, [](const std::string& key) {
     return key.empty() || key.find_first_of(" \t\n:=") != std::string::npos;
   });
   if (malformed) {
@@ -64,10 +65,9 @@ void open_mapping(ConfigNode& node, const std::string& path, const ConfigNode& v
                        .expected = "a path through mappings",
                        .hint = "set the whole list instead"});
   }
-  ConfigNode mapping;
-  mapping.kind = ConfigNode::Kind::map;
-  mapping.origin = node.origin.empty() ? value.origin : node.origin;
-  mapping.key_origin = node.key_origin.empty() ? value.key_origin : node.key_origin;
+  ConfigNode mapping{.kind = ConfigNode::Kind::map,
+                     .origin = node.origin.empty() ? value.origin : node.origin,
+                     .key_origin = node.key_origin.empty() ? value.key_origin : node.key_origin};
   if (node.kind == ConfigNode::Kind::scalar) {
     ConfigNode name = std::move(node);
     name.key_origin = name.origin;
@@ -192,17 +192,14 @@ SweepRange read_range(const std::string& path, const ConfigNode& node) {
 }
 
 ConfigNode list_of(const SweepRange& range, const ConfigNode& node) {
-  ConfigNode list;
-  list.kind = ConfigNode::Kind::list;
-  list.origin = node.origin;
-  list.key_origin = node.key_origin;
+  ConfigNode list{
+      .kind = ConfigNode::Kind::list, .origin = node.origin, .key_origin = node.key_origin};
   std::int64_t value = range.from;
   while (value <= range.to) {
-    ConfigNode element;
-    element.kind = ConfigNode::Kind::scalar;
-    element.scalar = std::to_string(value);
-    element.origin = element.key_origin = node.origin;
-    list.list.push_back(std::move(element));
+    list.list.push_back({.kind = ConfigNode::Kind::scalar,
+                         .scalar = std::to_string(value),
+                         .origin = node.origin,
+                         .key_origin = node.origin});
     const double next = std::round(static_cast<double>(value) * range.factor);
     value = std::max(value + 1, static_cast<std::int64_t>(next));
   }
@@ -263,12 +260,7 @@ void set_path(ConfigNode& root, const std::string& path, ConfigNode value) {
 }
 
 const ConfigNode* at_path(const ConfigNode& root, const std::string& path) {
-  const ConfigNode* node = &root;
-  for (const std::string& key : split_path(path, root.origin)) {
-    node = node->find(key);
-    if (node == nullptr) return nullptr;
-  }
-  return node;
+  return find_path(root, split_path(path, root.origin));
 }
 
 void apply_override(ConfigNode& root, const std::string& assignment) {
@@ -336,9 +328,7 @@ void for_each_point(const ConfigNode& document, const std::function<void(SweepPo
 }
 
 std::vector<std::string> swept_keys(const std::vector<SweptValues>& points) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : points.front()) keys.push_back(key);
-  return keys;
+  return mapped(points.front(), &SweptValues::value_type::first);
 }
 
 std::vector<std::string> values_of(const std::string& key, const std::vector<SweptValues>& points) {
@@ -362,14 +352,13 @@ std::string swept_key(const std::string& name, const std::vector<SweptValues>& p
   }
   if (found.size() == 1) return found.front();
   const std::string near = found.empty() ? nearest(name, keys) : found.front();
-  throw ConfigError(
-      {.what = found.empty() ? "report names a key that is not swept"
-                             : "report names a key by a part that several keys have",
-       .where = where,
-       .got = name,
-       .expected = keys.empty() ? "a sweep" : fmt::format("{}", fmt::join(keys, ", ")),
-       .hint = near.empty() ? "remove it; on the command line: --set 'report={}'"
-                            : "did you mean \"" + near + "\"?"});
+  throw ConfigError({.what = found.empty() ? "report names a key that is not swept"
+                                           : "report names a key by a part that several keys have",
+                     .where = where,
+                     .got = name,
+                     .expected = keys.empty() ? "a sweep" : list_text(keys),
+                     .hint = near.empty() ? "remove it; on the command line: --set 'report={}'"
+                                          : "did you mean \"" + near + "\"?"});
 }
 
 }  // namespace ddprun

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/cuda/cuda_device.h"
 #include "ddprun/cuda/nvml.h"
 
@@ -44,11 +45,11 @@ std::string describe_links() {
       pairs[all[a][b]].push_back(fmt::format("{}-{}", a, b));
     }
   }
-  std::vector<std::string> words;
-  for (const auto& [link, joined] : pairs) {
-    words.push_back(fmt::format("{}: {}", link, fmt::join(joined, " ")));
-  }
-  return fmt::format("{}", fmt::join(words, "; "));
+  return list_text(mapped(pairs,
+                          [](const auto& pair) {
+                            return fmt::format("{}: {}", pair.first, fmt::join(pair.second, " "));
+                          }),
+                   "; ");
 }
 
 std::vector<std::pair<std::string, std::string>> link_matrix() {
@@ -60,8 +61,7 @@ std::vector<std::pair<std::string, std::string>> link_matrix() {
     for (std::size_t b = 0; b < all.size(); ++b) {
       if (a != b) words.push_back(fmt::format("cuda:{} {}", b, all[a][b]));
     }
-    lines.emplace_back(fmt::format("links of cuda:{}", a),
-                       fmt::format("{}", fmt::join(words, ", ")));
+    lines.emplace_back(fmt::format("links of cuda:{}", a), list_text(words));
   }
   return lines;
 }

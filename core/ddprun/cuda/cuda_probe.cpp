@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nccl.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/cuda/cuda_device.h"
 #include "ddprun/cuda/nvml.h"
 
@@ -53,13 +53,12 @@ std::string nccl_variables() {
     const std::string_view text = *variable;
     if (text.starts_with("NCCL_") || text.starts_with("TORCH_NCCL_")) set.emplace_back(text);
   }
-  return set.empty() ? "none" : fmt::format("{}", fmt::join(set, " "));
+  return set.empty() ? "none" : list_text(set, " ");
 }
 
 /// Why no device can be used; an empty `what` if they can.
 ErrorText refusal_of(cudaError_t error, int count) {
-  const std::string words =
-      fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+  const auto words = fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
   if (error == cudaErrorInsufficientDriver) {
     return {.what = "NVIDIA's driver is too old for the CUDA that LibTorch is built for",
             .got = fmt::format("a driver for CUDA {}", version_text(driver_version())),
@@ -100,7 +99,7 @@ std::string without_peer_access(int count) {
       if (can == 0) pairs.push_back(fmt::format("{}-{}", a, b));
     }
   }
-  return fmt::format("{}", fmt::join(pairs, " "));
+  return list_text(pairs, " ");
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/data/matching_files.h"
 #include "ddprun/data/sample_order.h"
@@ -134,7 +134,7 @@ void check_size(const TokenSequence& tokens, const std::vector<std::string>& pat
   if (tokens.size() > rule.context_length) return;
   throw ConfigError(
       {.what = "the data is too short for one sample",
-       .where = fmt::format("{}", fmt::join(paths, ", ")),
+       .where = list_text(paths),
        .got = with_thousands(tokens.size()) + " tokens",
        .expected = "at least model.context_length + 1 = " + with_thousands(rule.context_length + 1),
        .hint = "add data, or lower model.context_length"});
@@ -143,14 +143,10 @@ void check_size(const TokenSequence& tokens, const std::vector<std::string>& pat
 // What is one sequence: all paths, or with weights each by itself.
 std::vector<std::vector<std::string>> sequences_of(const DataConfig& config) {
   if (config.weights.empty()) return {matching_files(config.path)};
-  std::vector<std::vector<std::string>> out;
-  for (const std::string& path : config.path) out.push_back(matching_files(path));
-  return out;
+  return mapped(config.path, [](const std::string& path) { return matching_files(path); });
 }
 
-std::string paths_of(const DataConfig& config) {
-  return fmt::format("{}", fmt::join(config.path, ", "));
-}
+std::string paths_of(const DataConfig& config) { return list_text(config.path); }
 
 void check_paths(const DataConfig& config) {
   const bool wanted = config.source != DataKind::random;
@@ -164,7 +160,7 @@ void check_paths(const DataConfig& config) {
   if (!wanted && !config.path.empty()) {
     throw ConfigError({.what = "data.source random reads no files",
                        .where = "data.path",
-                       .got = fmt::format("{}", fmt::join(config.path, ", ")),
+                       .got = list_text(config.path),
                        .expected = "no path",
                        .hint = "remove data.path, or set data.source to text or tokens"});
   }
@@ -275,7 +271,7 @@ void DataSource::mark_documents(std::int64_t step, Batch& batch) const {
 void check_planned(const DataSource& source, const DataConfig& config, std::uint64_t planned) {
   if (planned == 0 || source.content_hash() == planned) return;
   throw Error({.what = "the data is not what it was when the run was planned",
-               .where = fmt::format("{}", fmt::join(config.path, ", ")),
+               .where = list_text(config.path),
                .got = "now " + source.description(),
                .expected = "the same contents until the last run of a batch ends",
                .hint = "run again when nothing writes to it any more"});

@@ -26,7 +26,7 @@ void DryPhases::close() {
 }
 
 void DryPhases::begin(Phase phase) { open({.phase = phase}); }
-void DryPhases::end(Phase /*phase*/) { close(); }
+void DryPhases::end(Phase) { close(); }
 void DryPhases::on_forward_again(bool begins) {
   if (begins) {
     open({.phase = Phase::backward, .again = true});

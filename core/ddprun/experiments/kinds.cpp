@@ -1,10 +1,8 @@
 // A new kind is one folder, and one line here.
 #include "ddprun/experiments/kinds.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/arithmetic/arithmetic_kind.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
@@ -28,7 +26,7 @@ const RunnableKind& kind_named(const std::string& name) {
   throw Error({.what = "unknown kind of experiment",
                .where = "kind of a row",
                .got = name,
-               .expected = fmt::format("{}", fmt::join(known, ", ")),
+               .expected = list_text(known),
                .hint = "the result was written by another version of ddprun"});
 }
 

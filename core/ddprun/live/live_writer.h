@@ -61,7 +61,7 @@ class LiveWriter {
   /// Before set-up.
   virtual void begin(const LiveRun& run) = 0;
   /// Set-up and the checks before the first step are over.
-  virtual void steps_begin(const LiveFormats& /*formats*/) {}
+  virtual void steps_begin(const LiveFormats&) {}
   virtual void step(const LiveSample& sample) = 0;
   virtual void end(const std::string& status) = 0;
 };

@@ -54,8 +54,7 @@ class PrometheusFile final : public LiveWriter {
  private:
   void write(bool running) {
     written_ns_ = now_ns();
-    const std::string labels =
-        fmt::format("{{row=\"{}\",run=\"{}\"}}", label(run_.row), label(run_.run));
+    const auto labels = fmt::format("{{row=\"{}\",run=\"{}\"}}", label(run_.row), label(run_.run));
     std::string text;
     const auto add = [&](const char* name, const char* type, const char* help,
                          std::optional<double> value) {

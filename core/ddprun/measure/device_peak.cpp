@@ -46,8 +46,7 @@ DevicePeak device_peak(const std::string& device_name, const std::string& dtype)
   const std::string maker = "NVIDIA ";
   const std::string name =
       device_name.starts_with(maker) ? device_name.substr(maker.size()) : device_name;
-  const auto* const model = std::find_if(kModels.begin(), kModels.end(),
-                                         [&name](const Model& m) { return name == m.name; });
+  const auto* const model = std::ranges::find(kModels, name, &Model::name);
   if (model == kModels.end()) return {0, "the peak of \"" + device_name + "\" is not known"};
   const double peak = tflops(*model, dtype);
   if (peak == 0) return {0, "\"" + device_name + "\" has no peak for " + dtype};

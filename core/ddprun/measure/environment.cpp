@@ -4,7 +4,6 @@
 #include <ATen/Version.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/kernels/product/product_path.h"
 
 namespace ddprun {
@@ -110,12 +110,11 @@ std::string environment_fact(const std::string& name) {
 std::string bf16_products() {
   const std::string refusal = kernels::refused_products();
   if (!refusal.empty()) {
-    throw ConfigError(
-        {.what = "DDPRUN_PRODUCTS names no way to multiply bfloat16 matrices here",
-         .where = "the environment",
-         .got = fmt::format("{}: {}", std::getenv("DDPRUN_PRODUCTS"), refusal),
-         .expected = fmt::format("{}", fmt::join(kChoiceNames<kernels::ProductPath>, ", ")),
-         .hint = "unset it: the fastest that the CPU has is taken"});
+    throw ConfigError({.what = "DDPRUN_PRODUCTS names no way to multiply bfloat16 matrices here",
+                       .where = "the environment",
+                       .got = fmt::format("{}: {}", std::getenv("DDPRUN_PRODUCTS"), refusal),
+                       .expected = list_text(kChoiceNames<kernels::ProductPath>),
+                       .hint = "unset it: the fastest that the CPU has is taken"});
   }
   return name_of(kernels::product_path());
 }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/measure/kernel_clock.h"
 
 namespace ddprun {
@@ -39,7 +40,7 @@ std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>
     if (line.at(3) == ' ' || !(fields >> core >> user >> nice >> system >> idle)) continue;
     fields >> io_wait >> irq >> soft_irq >> steal;
     counts = counts || user + nice + system + idle > 0;
-    if (std::ranges::find(cores, core) == cores.end()) continue;
+    if (!contains(cores, core)) continue;
     out.push_back({core, (user + nice + system) * tick_s, steal * tick_s});
   }
   return counts ? out : std::vector<CoreTime>();

@@ -8,7 +8,7 @@ namespace ddprun {
 
 std::optional<LineFit> fit_line(const std::vector<double>& x, const std::vector<double>& y) {
   const std::size_t n = x.size();
-  if (n < 3 || std::any_of(y.begin(), y.end(), [](double each) { return !(each > 0); })) return {};
+  if (n < 3 || std::ranges::any_of(y, [](double each) { return !(each > 0); })) return {};
   double w = 0, wx = 0, wy = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const double weight = 1 / (y[i] * y[i]);

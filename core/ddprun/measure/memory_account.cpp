@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/measure/block_category.h"
 
 namespace ddprun {
@@ -152,8 +153,7 @@ SavedBytes MemoryAccount::saved(const std::string& unit, bool again) const {
     if (block.born_in == in) bytes[block.operation] += block.bytes;
   }
   SavedBytes parts(bytes.begin(), bytes.end());
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.second > b.second; });
   return parts;
 }
 
@@ -162,7 +162,7 @@ std::vector<std::string> MemoryAccount::units() const {
   for (std::size_t i = 0; i < recorded_.blocks.size(); ++i) {
     const std::string unit = recorded_.blocks[i].place.unit_name();
     if (categories_[i] != MemoryCategory::saved || unit.empty()) continue;
-    if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
+    if (!contains(units, unit)) units.push_back(unit);
   }
   return units;
 }

@@ -5,7 +5,6 @@
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/measure/operator_listener.h"
 
 namespace ddprun {
@@ -26,9 +26,7 @@ constexpr std::array<std::string_view, 10> kGiveMemory = {
     "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
     "new_zeros", "zeros",      "zeros_like",    "resize_",   "zero_"};
 
-std::string shape_of(const at::Tensor& tensor) {
-  return fmt::format("{}", fmt::join(tensor.sizes(), " x "));
-}
+std::string shape_of(const at::Tensor& tensor) { return list_text(tensor.sizes(), " x "); }
 
 }  // namespace
 
@@ -45,9 +43,7 @@ class MemoryTrace::Operators final : public OperatorListener {
   std::string name(bool node_wanted) const {
     for (auto each = running_.rbegin(); each != running_.rend(); ++each) {
       if (each->node) return node_wanted ? each->name : std::string();
-      if (std::find(kGiveMemory.begin(), kGiveMemory.end(), each->name) == kGiveMemory.end()) {
-        return each->name;
-      }
+      if (!contains(kGiveMemory, each->name)) return each->name;
     }
     return {};
   }

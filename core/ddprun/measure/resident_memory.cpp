@@ -51,8 +51,8 @@ std::int64_t parse_bytes(std::string_view line, std::string_view key) {
 
 bool ResidentMemory::within(const std::vector<Range>& ranges, const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [at](const Range& each) { return each.begin <= at && at < each.end; });
+  return std::ranges::any_of(ranges,
+                             [at](const Range& each) { return each.begin <= at && at < each.end; });
 }
 
 ResidentMemory parse_smaps(std::istream& smaps) {

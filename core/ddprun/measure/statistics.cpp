@@ -24,13 +24,13 @@ Summary summarize(std::vector<double> samples) {
   Summary summary;
   summary.count = static_cast<int>(samples.size());
   if (samples.empty()) return summary;
-  if (std::any_of(samples.begin(), samples.end(), [](double x) { return std::isnan(x); })) {
+  if (std::ranges::any_of(samples, [](double x) { return std::isnan(x); })) {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     summary.mean = summary.std = summary.median = summary.p95 = summary.p99 = nan;
     summary.min = summary.max = summary.ci95 = nan;
     return summary;
   }
-  std::sort(samples.begin(), samples.end());
+  std::ranges::sort(samples);
   const auto count = static_cast<double>(samples.size());
   summary.min = samples.front();
   summary.max = samples.back();
@@ -49,8 +49,8 @@ Summary summarize(std::vector<double> samples) {
 
 std::optional<double> welch_p(const std::vector<double>& a, const std::vector<double>& b) {
   const auto finite = [](double x) { return std::isfinite(x); };
-  const bool usable = std::all_of(a.begin(), a.end(), finite) &&
-                      std::all_of(b.begin(), b.end(), finite) && a.size() > 1 && b.size() > 1;
+  const bool usable = std::ranges::all_of(a, finite) && std::ranges::all_of(b, finite) &&
+                      a.size() > 1 && b.size() > 1;
   if (!usable) return {};
   const Summary of_a = summarize(a), of_b = summarize(b);
   // Squared standard errors of the means.

@@ -35,7 +35,7 @@ at::Tensor join_gradients(variable_list&& gradients, const at::Tensor& like, con
     return gradient.defined() && gradient.scalar_type() == like.scalar_type() &&
            gradient.use_count() == 1 && gradient.storage().use_count() == 3;
   };
-  const bool in_place = std::all_of(gradients.begin(), gradients.end(), ours) &&
+  const bool in_place = std::ranges::all_of(gradients, ours) &&
                         kernels::side_by_side(gradients[0], gradients[1], gradients[2]);
   if (in_place) return gradients[2].as_strided({like.size(0), 3 * width}, {3 * width, 1});
   at::Tensor dvkq = at::empty({like.size(0), 3 * width}, like.options());

@@ -2,7 +2,6 @@
 #include "ddprun/model/llama_layout.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "ddprun/base/durable_file.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/checkpoint/tensor_file.h"
@@ -147,7 +147,7 @@ void check_llama_config(const std::filesystem::path& file, const ModelConfig& co
   if (others.empty()) return;
   throw ConfigError({.what = "the weights are of a model that this one is not",
                      .where = file.string(),
-                     .got = fmt::format("{}", fmt::join(others, "; ")),
+                     .got = list_text(others, "; "),
                      .expected = "as many heads of keys as of queries, and the sizes of `model:`",
                      .hint = "set the keys of `model:`; grouped-query attention and scaled "
                              "frequencies are not there"});

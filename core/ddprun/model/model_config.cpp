@@ -1,14 +1,12 @@
 // The presets, their parameter counts, and the YAML section `model:`.
 #include "ddprun/model/model_config.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -17,11 +15,7 @@ namespace {
 constexpr std::int64_t kMaxSize = std::int64_t{1}
                                   << 24;  // far above any model; keeps products within 64 bits
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const ModelConfig& preset : model_presets()) names.push_back(preset.preset);
-  return names;
-}
+std::vector<std::string> preset_names() { return mapped(model_presets(), &ModelConfig::preset); }
 
 struct SizeOption {
   const char* key;
@@ -83,7 +77,7 @@ ModelConfig model_preset(const std::string& name) {
   throw ConfigError({.what = "there is no model preset of that name",
                      .where = "model.preset",
                      .got = name,
-                     .expected = fmt::format("{}", fmt::join(preset_names(), ", ")),
+                     .expected = list_text(preset_names()),
                      .hint = "any size of a preset can be changed beside it, such as `layers: 2`"});
 }
 

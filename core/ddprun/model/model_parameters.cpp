@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/optim/parameter_groups.h"
 
 namespace ddprun {
@@ -59,12 +60,11 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config) {
       used = true;
     }
     if (used) continue;
-    std::vector<std::string> names;
-    for (const ModelParameter& each : list) names.push_back(each.name);
-    refuse_pattern("model.frozen", pattern, names, "* stands for any text, dots included");
+    refuse_pattern("model.frozen", pattern, mapped(list, &ModelParameter::name),
+                   "* stands for any text, dots included");
   }
   const auto trained = [](const ModelParameter& each) { return each.trained; };
-  if (std::any_of(list.begin(), list.end(), trained)) return list;
+  if (std::ranges::any_of(list, trained)) return list;
   throw ConfigError({.what = "all parameters are frozen, so nothing would be trained",
                      .where = "model.frozen",
                      .got = "patterns that match every parameter",

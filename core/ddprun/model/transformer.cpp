@@ -151,15 +151,13 @@ Transformer::Block Transformer::make_block(const std::string& name) {
 ParameterSlot Transformer::linear_parameters(const std::string& name, std::int64_t out,
                                              std::int64_t in, at::Tensor& bias) {
   const std::string weight = name + ".weight";
-  const ParameterSlot slot =
-      add_parameter(weight, initial_matrix(weight, out, in, linear_std(out, in)));
+  const auto slot = add_parameter(weight, initial_matrix(weight, out, in, linear_std(out, in)));
   if (config_.bias) bias = add_parameter(name + ".bias", at::zeros({out}, at::kFloat)).parameter;
   return slot;
 }
 
 ParameterSlot Transformer::norm_parameters(const std::string& name, at::Tensor& bias) {
-  const ParameterSlot slot =
-      add_parameter(name + ".weight", at::ones({config_.d_model}, at::kFloat));
+  const auto slot = add_parameter(name + ".weight", at::ones({config_.d_model}, at::kFloat));
   parameters_.back().read_in_float32 = true;
   if (config_.norm != Norm::layernorm || !config_.bias) return slot;
   bias = add_parameter(name + ".bias", at::zeros({config_.d_model}, at::kFloat)).parameter;
@@ -235,10 +233,9 @@ at::Tensor Transformer::through_blocks(const at::Tensor& stream, const Layers& l
 bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
   for (std::int64_t block = first; block < last; ++block) {
     const std::string prefix = "layers." + std::to_string(block) + ".";
-    const bool trains =
-        std::any_of(parameters_.begin(), parameters_.end(), [&](const NamedTensor& each) {
-          return each.name.starts_with(prefix) && each.tensor.requires_grad();
-        });
+    const bool trains = std::ranges::any_of(parameters_, [&](const NamedTensor& each) {
+      return each.name.starts_with(prefix) && each.tensor.requires_grad();
+    });
     if (trains) return true;
   }
   return false;

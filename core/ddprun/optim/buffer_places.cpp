@@ -11,8 +11,8 @@
 namespace ddprun {
 
 const BufferPlaces::Part* BufferPlaces::find(Range range) const {
-  const auto part = std::find_if(parts_.begin(), parts_.end(),
-                                 [&](const Part& each) { return each.range.contains(range); });
+  const auto part =
+      std::ranges::find_if(parts_, [&](const Part& each) { return each.range.contains(range); });
   return part == parts_.end() ? nullptr : &*part;
 }
 

@@ -32,9 +32,7 @@ class Moments {
   std::int64_t bytes() const {
     std::int64_t sum = 0;
     for (const auto& [begin, segment] : segments_) {
-      for (int k = 0; k < count_; ++k) {
-        sum += static_cast<std::int64_t>(segment.arrays[k].nbytes());
-      }
+      for (int k = 0; k < count_; ++k) sum += static_cast<std::int64_t>(segment.arrays[k].nbytes());
     }
     return sum;
   }

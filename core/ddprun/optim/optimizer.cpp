@@ -214,8 +214,7 @@ void Optimizer::update(Range range) {
                          "update()"});
   }
   const auto& owned = buffers_.owned();
-  if (std::none_of(owned.begin(), owned.end(),
-                   [&](const Range& own) { return own.contains(range); })) {
+  if (std::ranges::none_of(owned, [&](const Range& own) { return own.contains(range); })) {
     throw Error({.what = "parameters would be updated that this rank does not own",
                  .where = "the optimizer",
                  .got = fmt::format("elements {} to {}", range.begin, range.end),

@@ -13,9 +13,8 @@ std::vector<GroupSettings> group_settings(const std::vector<std::string>& names,
   std::vector<GroupSettings> settings(names.size(), {.weight_decay = config.weight_decay});
   std::vector<bool> used(config.groups.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto group =
-        std::find_if(config.groups.begin(), config.groups.end(),
-                     [&](const ParameterGroup& each) { return matches(names[i], each.match); });
+    const auto group = std::ranges::find_if(
+        config.groups, [&](const ParameterGroup& each) { return matches(names[i], each.match); });
     if (group == config.groups.end()) continue;
     settings[i] = {.lr_scale = group->lr_scale,
                    .weight_decay = group->weight_decay.value_or(config.weight_decay)};

@@ -59,7 +59,7 @@ void ParameterLayout::Data::place(const std::vector<NamedTensor>& parameters) {
     parameter_count += size;
   }
   units.back().range.end = align(end, kAlignment * ranks);
-  std::reverse(units.begin(), units.end());
+  std::ranges::reverse(units);
   for (int& unit : unit_of) unit = static_cast<int>(units.size()) - 1 - unit;
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/optim/gradient_scratch.h"
 
 namespace ddprun {
@@ -76,8 +77,7 @@ bool is_placeholder(const at::Tensor& placeholder, const at::Tensor& gradient) {
 }
 
 at::Tensor stack_weights(Slots slots) {
-  std::vector<at::Tensor> parts;
-  for (const ParameterSlot* slot : slots) parts.push_back(slot->weight());
+  const std::vector<at::Tensor> parts = mapped(slots, &ParameterSlot::weight);
   const at::Tensor whole = as_one_matrix(parts);
   return whole.defined() ? whole : at::cat(parts);
 }
@@ -86,10 +86,10 @@ bool gradient_is_free(const ParameterSlot& slot) { return !slot.parameter.grad()
 
 void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product) {
   const auto trained = [](const ParameterSlot* slot) { return slot->trained(); };
-  if (std::none_of(slots.begin(), slots.end(), trained)) return;
+  if (std::ranges::none_of(slots, trained)) return;
   for (const ParameterSlot* slot : slots) widen(*slot);
   const bool first = gradient_is_free(*slots.front());  // nothing to add to yet
-  const bool alike = std::all_of(slots.begin(), slots.end(), [&](const ParameterSlot* slot) {
+  const bool alike = std::ranges::all_of(slots, [&](const ParameterSlot* slot) {
     return slot->trained() && gradient_is_free(*slot) == first;
   });
   if (alike) {

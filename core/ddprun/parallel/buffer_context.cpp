@@ -25,8 +25,7 @@ void BufferContext::broadcast_parameters() {
 
 int BufferContext::unit_of(Range range) const {
   const auto& units = buffers_.units();
-  const auto unit = std::find_if(units.begin(), units.end(),
-                                 [&](const Unit& each) { return each.range == range; });
+  const auto unit = std::ranges::find(units, range, &Unit::range);
   TORCH_CHECK(unit != units.end(), "what is sharded travels unit by unit");
   return static_cast<int>(unit - units.begin());
 }

@@ -7,7 +7,6 @@
 #include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/memory/memory_category.h"
 #include "ddprun/optim/buffer_dtypes.h"
@@ -159,11 +159,9 @@ std::vector<ParameterSlot> DataParallel::slots() const {
   const std::vector<ParameterSlot> trained = buffers_.slots();
   std::vector<ParameterSlot> frozen;
   if (frozen_) frozen = frozen_->buffers().slots();
-  std::vector<ParameterSlot> slots;
-  for (const ParameterRoles::Place& place : roles_.places) {
-    slots.push_back((place.trained ? trained : frozen)[place.number]);
-  }
-  return slots;
+  return mapped(roles_.places, [&](const ParameterRoles::Place& place) {
+    return (place.trained ? trained : frozen)[place.number];
+  });
 }
 
 void DataParallel::set_hooks() {
@@ -320,8 +318,8 @@ void DataParallel::begin_step(double lr) {
 GradientScale DataParallel::agreed_scale() {
   LossScaler* const scaler = precision_.loss_scaler();
   if (scaler == nullptr) return {};
-  std::vector<at::Tensor> gradients;
-  for (const Range& own : buffers_.owned()) gradients.push_back(buffers_.mean(own));
+  const auto gradients =
+      mapped(buffers_.owned(), [this](const Range& own) { return buffers_.mean(own); });
   GradientScale scale = called(precision_, "LossScaler::gradient_scale()",
                                [&] { return scaler->gradient_scale(gradients); });
   TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 std::string first_of_all(ProcessGroup& group, const std::string& own) {
@@ -16,11 +18,8 @@ std::string first_of_all(ProcessGroup& group, const std::string& own) {
 }
 
 std::vector<double> of_all_ranks(ProcessGroup& group, double own) {
-  std::vector<double> values;
-  for (const std::string& text : group.all_gather_object(fmt::format("{:a}", own))) {
-    values.push_back(std::strtod(text.c_str(), nullptr));
-  }
-  return values;
+  return mapped(group.all_gather_object(fmt::format("{:a}", own)),
+                [](const std::string& text) { return std::strtod(text.c_str(), nullptr); });
 }
 
 }  // namespace ddprun

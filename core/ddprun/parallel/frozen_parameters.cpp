@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/plugin/sharding.h"
 
@@ -24,8 +25,7 @@ ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, Kern
 bool slices_are_less(const ParameterLayout& layout) {
   const std::int64_t all = layout.parameter_bytes(layout.all());
   const std::int64_t whole = all + bytes_of(layout.copied().size(), at::kBFloat16);
-  std::vector<std::int64_t> of_units;
-  for (const Unit& unit : layout.units()) of_units.push_back(unit.gathered_bytes);
+  const std::vector<std::int64_t> of_units = mapped(layout.units(), &Unit::gathered_bytes);
   const std::int64_t neighbours =
       UnitPlaces::shared_bytes(of_units, std::vector<bool>(of_units.size()));
   return all / layout.ranks() + neighbours < whole;
@@ -35,7 +35,7 @@ bool wants_slices(const ParameterLayout& layout, const BufferHolding& trained) {
   if (trained.parameters != Placement::sharded || trained.place_for_each_unit) return false;
   const auto& units = layout.units();
   const bool tied =
-      std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.used_elsewhere; });
+      std::ranges::any_of(units, [](const Unit& unit) { return unit.used_elsewhere; });
   return !tied && slices_are_less(layout);
 }
 
@@ -44,7 +44,7 @@ BufferHolding holding_of(const ParameterLayout& layout, const BufferHolding& tra
   if (!wants_slices(layout, trained)) return holding;
   holding.parameters = Placement::sharded;
   for (const Unit& unit : layout.units()) holding.owned.push_back(layout.slice(unit.range, rank));
-  std::reverse(holding.owned.begin(), holding.owned.end());  // by begin
+  std::ranges::reverse(holding.owned);  // by begin
   return holding;
 }
 
@@ -101,9 +101,7 @@ void FrozenParameters::before_unit(Pass pass, int models_unit) {
 
 std::vector<PlannedCollective> FrozenParameters::planned() const {
   Plan plan;
-  if (gathered_) {
-    UnitParameters::plan(plan, buffers_, AfterForward::reshard, first_in_backward_);
-  }
+  if (gathered_) UnitParameters::plan(plan, buffers_, AfterForward::reshard, first_in_backward_);
   return plan.collectives;
 }
 

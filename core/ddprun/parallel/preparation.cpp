@@ -51,7 +51,7 @@ std::optional<std::int64_t> element_out_of_place(const Owned& owned, const Param
     std::copy_if(owned[rank].begin(), owned[rank].end(), std::back_inserter(all),
                  [](const Range& range) { return range.size() > 0; });
   }
-  std::sort(all.begin(), all.end(), by_begin);
+  std::ranges::sort(all, by_begin);
   all.push_back({layout.all().end, layout.all().end});  // up to here nothing may be missing
   std::int64_t end = 0;
   for (const Range& range : all) {
@@ -69,9 +69,9 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
     owned.push_back(of_each.holding.owned);
     if (each == rank) plan = std::move(of_each);
   }
-  std::sort(plan.holding.owned.begin(), plan.holding.owned.end(), by_begin);
+  std::ranges::sort(plan.holding.owned, by_begin);
   const bool in_parts =
-      std::any_of(owned.begin(), owned.end(), [](const auto& ranges) { return !ranges.empty(); });
+      std::ranges::any_of(owned, [](const auto& ranges) { return !ranges.empty(); });
   const bool uneven = plan.holding.shards != 0 && layout.ranks() % plan.holding.shards != 0;
   if (!in_parts || uneven) return plan;  // check_shards() refuses it, on all ranks
   const int shards = plan.holding.shards == 0 ? layout.ranks() : plan.holding.shards;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/plugin/state.h"
@@ -33,10 +34,7 @@ std::vector<bool> writes(const DataParallel& data_parallel, const FlatBuffers& b
   for (int index = 0; index < buffers.count(); ++index) {
     sizes.push_back(buffers.range(index).size());
   }
-  const std::vector<int> writers = balanced(sizes, group.size());
-  std::vector<bool> out;
-  for (const int writer : writers) out.push_back(writer == group.rank());
-  return out;
+  return mapped(balanced(sizes, group.size()), [&](int writer) { return writer == group.rank(); });
 }
 
 /// Calls `visit(index, part)` for what this rank owns, parameter by parameter in registration

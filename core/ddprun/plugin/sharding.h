@@ -28,12 +28,12 @@ enum class Pass : std::uint8_t { forward, backward };
 class UnitListener {
  public:
   /// Called before the forward of each micro-batch that trains.
-  virtual void before_forward(MicroBatch /*micro_batch*/) {}
+  virtual void before_forward(MicroBatch) {}
   /// Called before a unit is used, and when it is not needed any more, in each forward and
   /// backward. In backward, after_unit() comes when the gradients of the unit are final on this
   /// rank. `unit` is of layout().units(). May wait.
-  virtual void before_unit(Pass /*pass*/, int /*unit*/) {}
-  virtual void after_unit(Pass /*pass*/, int /*unit*/) {}
+  virtual void before_unit(Pass, int /*unit*/) {}
+  virtual void after_unit(Pass, int /*unit*/) {}
 
  protected:
   ~UnitListener() = default;

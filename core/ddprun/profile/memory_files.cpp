@@ -13,6 +13,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -69,26 +70,22 @@ json block_json(const MemoryAccount& account, int number) {
 }
 
 json moments_json(const MemoryAccount& account) {
-  json moments = json::array();
-  for (const MemoryMoment& moment : account.moments()) {
-    moments.push_back({{"moment", moment.name},
-                       {"time_ns", moment.time_ns - account.begin_ns()},
-                       {"tensors", category_json(moment.tensors)},
-                       {"process", category_json(moment.bytes)},
-                       {"unexplained", moment.unexplained()},
-                       {"resident", moment.resident}});
-  }
-  return moments;
+  return mapped(account.moments(), [&](const MemoryMoment& moment) {
+    return json{{"moment", moment.name},
+                {"time_ns", moment.time_ns - account.begin_ns()},
+                {"tensors", category_json(moment.tensors)},
+                {"process", category_json(moment.bytes)},
+                {"unexplained", moment.unexplained()},
+                {"resident", moment.resident}};
+  });
 }
 
 json spans_json(const MemoryAccount& account) {
-  json spans = json::array();
-  for (const MemorySpan& span : account.recorded().spans) {
-    spans.push_back({{"phase", span.name()},
-                     {"begin_ns", span.begin_ns - account.begin_ns()},
-                     {"end_ns", span.end_ns - account.begin_ns()}});
-  }
-  return spans;
+  return mapped(account.recorded().spans, [&](const MemorySpan& span) {
+    return json{{"phase", span.name()},
+                {"begin_ns", span.begin_ns - account.begin_ns()},
+                {"end_ns", span.end_ns - account.begin_ns()}};
+  });
 }
 
 }  // namespace
@@ -141,8 +138,8 @@ std::string allocations_csv(const MemoryAccount& account) {
   const std::vector<MemoryBlock>& blocks = account.recorded().blocks;
   std::vector<int> numbers(blocks.size());
   std::iota(numbers.begin(), numbers.end(), 0);
-  std::stable_sort(numbers.begin(), numbers.end(),
-                   [&](int a, int b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::ranges::stable_sort(numbers,
+                           [&](int a, int b) { return blocks[a].bytes > blocks[b].bytes; });
   std::set<std::string> operations;
   std::erase_if(numbers, [&, listed = std::size_t{0}](int number) mutable {
     const bool first = operations.insert(blocks[number].operation).second;

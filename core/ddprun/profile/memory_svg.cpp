@@ -132,7 +132,7 @@ class Picture {
       if (i > 0 && mb[i] != mb[i - 1]) corners.emplace_back(at, mb_(mb[i - 1]));
       if (i == 0 || i + 1 == mb.size() || mb[i] != mb[i - 1]) corners.emplace_back(at, mb_(mb[i]));
     }
-    if (backwards) std::reverse(corners.begin(), corners.end());
+    if (backwards) std::ranges::reverse(corners);
     std::string out;
     for (const auto& [right, down] : corners) out += fmt::format("{:.1f},{:.1f} ", right, down);
     return out;
@@ -166,8 +166,8 @@ class Picture {
     double down = kTop;
     svg_.text(kAt, down - 7, "at the peak, MB", "class=\"dim\"");
     for (std::size_t i = kCategories; i-- > 0;) {
-      const bool any = std::any_of(points_.begin(), points_.end(),
-                                   [i](const MemoryPoint& point) { return point.bytes[i] > 0; });
+      const bool any = std::ranges::any_of(
+          points_, [i](const MemoryPoint& point) { return point.bytes[i] > 0; });
       if (!any) continue;
       svg_.legend(
           kAt, down + 14, kColours[i],

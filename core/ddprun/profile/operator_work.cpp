@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/measure/operator_listener.h"
 
 namespace ddprun {
@@ -19,7 +20,7 @@ namespace {
 
 template <std::size_t count>
 bool is_one_of(std::string_view name, const std::array<std::string_view, count>& names) {
-  return std::ranges::find(names, name) != names.end();
+  return contains(names, name);
 }
 
 double count(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
@@ -132,8 +133,7 @@ double moved_bytes(const at::RecordFunction& call, const GivenTensors& given) {
   for_tensors(call.outputs(), [&](const at::Tensor& tensor) {
     if (!tensor.has_storage()) return;
     tensors = true;
-    const bool view =
-        std::ranges::find(given.storages, tensor.storage().data()) != given.storages.end();
+    const bool view = contains(given.storages, tensor.storage().data());
     views |= view;
     if (!view) made += bytes_of(tensor);
   });

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
@@ -49,9 +50,8 @@ MeanProof::~MeanProof() { data_parallel_.watch_gradients({}); }
 
 at::Tensor MeanProof::all_of(const at::Tensor& flat) const {
   if (!flat.defined()) return {};
-  std::vector<at::Tensor> parts;
-  for (const Range& run : runs_) parts.push_back(flat.narrow(0, run.begin, run.size()));
-  return at::cat(parts).to(at::kFloat);
+  const auto part = [&](const Range& run) { return flat.narrow(0, run.begin, run.size()); };
+  return at::cat(mapped(runs_, part)).to(at::kFloat);
 }
 
 void MeanProof::keep_means() {
@@ -104,9 +104,7 @@ std::string MeanProof::compare(ProcessGroup& group) const {
       return all.narrow(0, begin, runs_[i].size());
     };
     at::Tensor allowed = of_run(bound);
-    if (feedback_.defined()) {
-      allowed = allowed + of_run(parts).max() * kLossyTolerance;
-    }
+    if (feedback_.defined()) allowed = allowed + of_run(parts).max() * kLossyTolerance;
     const at::Tensor wrong = of_run(off).le(allowed).logical_not().logical_and(of_run(counted));
     begin += runs_[i].size();
     const auto count = wrong.count_nonzero().item<std::int64_t>();

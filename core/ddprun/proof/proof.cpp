@@ -11,6 +11,7 @@
 #include <map>
 
 #include "ddprun/base/hash.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/optim/flat_parts.h"
@@ -312,7 +313,7 @@ std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
         "{} {} of {} bytes {}", std::abs(count), name_of(what.first), with_thousands(what.second),
         count > 0 ? "ran but were not planned" : "were planned but did not run"));
   }
-  return fmt::format("{}", fmt::join(differences, "; "));
+  return list_text(differences, "; ");
 }
 
 }  // namespace ddprun

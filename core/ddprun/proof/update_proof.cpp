@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/counter_hash.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
@@ -16,9 +17,7 @@ namespace ddprun {
 namespace {
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone());
-  return copies;
+  return mapped(tensors, [](const at::Tensor& tensor) { return tensor.clone(); });
 }
 
 void put(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& where) {
@@ -41,9 +40,7 @@ UpdateProof::UpdateProof(DataParallel& data_parallel, std::uint64_t draw)
 }
 
 void UpdateProof::keep_gradients() {
-  for (Drawn& drawn : drawn_) {
-    drawn.gradients = data_parallel_.buffers().mean(drawn.range).clone();
-  }
+  for (Drawn& drawn : drawn_) drawn.gradients = data_parallel_.buffers().mean(drawn.range).clone();
 }
 
 std::vector<at::Tensor> UpdateProof::repeat(const Drawn& drawn) {

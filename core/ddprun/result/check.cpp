@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
 
 /// The check with its rank in front, unless all ranks say the same.
 Check said_by(std::size_t rank, Check check, const std::vector<std::vector<Check>>& ranks) {
-  const bool by_all = std::all_of(ranks.begin(), ranks.end(), [&](const auto& checks) {
-    return std::find(checks.begin(), checks.end(), check) != checks.end();
-  });
+  const bool by_all =
+      std::ranges::all_of(ranks, [&](const auto& checks) { return contains(checks, check); });
   if (!by_all && check.status != CheckStatus::passed) {
     check.detail = "rank " + std::to_string(rank) + ": " + check.detail;
   }
@@ -29,8 +30,7 @@ Proof summarize_checks(const std::vector<std::vector<Check>>& ranks) {
   Proof proof;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const Check& check : ranks[rank]) {
-      const auto known = std::find_if(proof.checks.begin(), proof.checks.end(),
-                                      [&](const Check& c) { return c.name == check.name; });
+      const auto known = std::ranges::find(proof.checks, check.name, &Check::name);
       if (known == proof.checks.end()) {
         proof.checks.push_back(said_by(rank, check, ranks));
       } else if (check.status > known->status) {

@@ -2,11 +2,12 @@
 #include "ddprun/result/conditions.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <map>
 #include <set>
 #include <utility>
+
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -59,11 +60,11 @@ std::vector<Difference> differences(const json& first, const json& second,
 }
 
 std::string then_and_now(const std::vector<Difference>& differences) {
-  std::vector<std::string> texts;
-  for (const auto& [name, then, now] : differences) {
-    texts.push_back(fmt::format("{}: {} then, {} now", name, then, now));
-  }
-  return fmt::format("{}", fmt::join(texts, "; "));
+  const auto text = [](const Difference& each) {
+    const auto& [name, then, now] = each;
+    return fmt::format("{}: {} then, {} now", name, then, now);
+  };
+  return list_text(mapped(differences, text), "; ");
 }
 
 std::vector<Difference> unasked_differences(const Run& first, const Run& second) {

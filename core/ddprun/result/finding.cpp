@@ -1,5 +1,6 @@
 // Sentences and the tests of what they claim.
 #include "ddprun/result/finding.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -32,9 +33,7 @@ void write_verdicts(Finding& finding) {
 
 std::size_t settle(std::vector<Finding>& findings) {
   const std::vector<Comparison*> tests = tests_of(findings);
-  std::vector<double> p;
-  for (const Comparison* test : tests) p.push_back(*test->p);
-  p = holm(p);
+  const auto p = holm(mapped(tests, [](const Comparison* test) { return *test->p; }));
   for (std::size_t i = 0; i < tests.size(); ++i) {
     tests[i]->p = p[i];
     tests[i]->family = static_cast<int>(tests.size());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
@@ -30,7 +32,7 @@ std::vector<RowRuns> by_row(const std::vector<const RunStatistics*>& runs) {
 
 RowRuns row_of(const RunStatistics& run, const std::vector<const RunStatistics*>& runs) {
   for (const RowRuns& row : by_row(runs)) {
-    if (std::find(row.begin(), row.end(), &run) != row.end()) return row;
+    if (contains(row, &run)) return row;
   }
   return {&run};
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
@@ -59,8 +61,7 @@ std::vector<PhaseMemory> highest_memory(const Run& run) {
   std::vector<PhaseMemory> out;
   for (const RankResult& rank : run.ranks) {
     for (const PhaseMemory& each : rank.memory_phases) {
-      const auto known = std::find_if(out.begin(), out.end(),
-                                      [&](const auto& o) { return o.phase == each.phase; });
+      const auto known = std::ranges::find(out, each.phase, &PhaseMemory::phase);
       if (known == out.end()) {
         out.push_back(each);
       } else if (each.memory.peak_allocated_bytes > known->memory.peak_allocated_bytes) {
@@ -72,9 +73,7 @@ std::vector<PhaseMemory> highest_memory(const Run& run) {
 }
 
 Proof summarize_proof(const Run& run) {
-  std::vector<std::vector<Check>> checks;
-  for (const RankResult& rank : run.ranks) checks.push_back(rank.checks);
-  return summarize_checks(checks);
+  return summarize_checks(mapped(run.ranks, &RankResult::checks));
 }
 
 std::string divergence(const Run& run) {

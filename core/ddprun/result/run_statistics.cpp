@@ -38,7 +38,7 @@ double combine(const std::vector<double>& values, OverRanks how) {
     case OverRanks::mean:
       return mean;
     case OverRanks::max:
-      return *std::max_element(values.begin(), values.end());
+      return *std::ranges::max_element(values);
     case OverRanks::sum:
       return sum;
   }

@@ -97,9 +97,7 @@ std::string pattern_of(const json& in) {
 }
 
 void put(std::vector<std::string>& tokens, std::int64_t number, std::string text) {
-  if (number < 0 || number >= kMostTokens) {
-    refuse_tokenizer(fmt::format("token number {}", number));
-  }
+  if (number < 0 || number >= kMostTokens) refuse_tokenizer(fmt::format("token number {}", number));
   if (number >= std::ssize(tokens)) tokens.resize(static_cast<std::size_t>(number) + 1);
   std::string& place = tokens[static_cast<std::size_t>(number)];
   if (!place.empty() && place != text) refuse_tokenizer(fmt::format("token {} twice", number));

@@ -1,5 +1,5 @@
 // Groups keep the order in which their keys came.
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "ddprun/comm/backends/shm_reduce.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include "ddprun/base/ranges.h"
 #include "ddprun/kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -126,9 +127,7 @@ HWY_EXPORT(reduce_elements);
 bool can_reduce(at::ScalarType type, ReduceOp op) {
   constexpr std::array kFloating = {at::kFloat, at::kDouble, at::kBFloat16};
   constexpr std::array kIntegral = {at::kInt, at::kLong, at::kChar, at::kByte};
-  const auto is_of = [type](const auto& types) {
-    return std::ranges::find(types, type) != types.end();
-  };
+  const auto is_of = [type](const auto& types) { return contains(types, type); };
   return is_of(kFloating) || (op != ReduceOp::avg && is_of(kIntegral));
 }
 

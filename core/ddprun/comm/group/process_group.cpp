@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/group/recording_backend.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/comm_failure.h"
@@ -167,7 +168,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() {
 ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
   const bool inside = !ranks.empty() && ranks.front() >= 0 && ranks.back() < size();
   const bool rising = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
-  const bool mine = std::ranges::find(ranks, rank()) != ranks.end();
+  const bool mine = contains(ranks, rank());
   if (!inside || !rising || !mine || !impl_->origin_.subgroup) {
     throw CommError({.what = "these ranks cannot be a group",
                      .where = impl_->backend_->place() + ", subgroup()",
@@ -177,8 +178,8 @@ ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
   }
   if (static_cast<int>(ranks.size()) == size()) return *this;
   auto& known = impl_->subgroups_;
-  const auto found = std::find_if(known.begin(), known.end(),
-                                  [&](const auto& each) { return each.first == ranks; });
+  const auto found =
+      std::ranges::find_if(known, [&](const auto& each) { return each.first == ranks; });
   if (found != known.end()) return *found->second;
   known.emplace_back(ranks, impl_->origin_.subgroup(ranks));
   return *known.back().second;
@@ -191,8 +192,8 @@ std::vector<CollectiveRecord> ProcessGroup::take_records() {
     const auto more = group->take_records();
     records.insert(records.end(), more.begin(), more.end());
   }
-  std::stable_sort(records.begin(), records.end(),
-                   [](const auto& a, const auto& b) { return a.enqueue_ns < b.enqueue_ns; });
+  std::ranges::stable_sort(
+      records, [](const auto& a, const auto& b) { return a.enqueue_ns < b.enqueue_ns; });
   return records;
 }
 

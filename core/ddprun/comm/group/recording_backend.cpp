@@ -225,7 +225,7 @@ void RecordingBackend::collect() {
   bool all_before_done = true;
   std::size_t finished = 0;
   for (const auto& entry : entries_) {
-    const auto worker = std::min_element(free_ns.begin(), free_ns.end());
+    const auto worker = std::ranges::min_element(free_ns);
     if (*worker == kNever) break;
     const Mark end = entry->end.load(std::memory_order_acquire);
     const std::int64_t enqueue_ns = device_.time_of(entry->enqueue);

@@ -12,6 +12,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/backends/hierarchical_backend.h"
 #include "ddprun/comm/backends/shm_backend.h"
@@ -41,7 +42,7 @@ std::unique_ptr<ProcessGroup> make_subgroup(const StorePtr& store, const GroupPl
   }
   // These may all be on one host, or all on different ones.
   if (config.backend == BackendKind::hierarchical) config.backend = BackendKind::automatic;
-  const std::string names = fmt::format("{}", fmt::join(ranks, ", "));
+  const std::string names = list_text(ranks);
   const auto own = c10::make_intrusive<c10d::PrefixStore>("subgroup " + names, store);
   const auto me = std::ranges::find(ranks, place.rank) - ranks.begin();
   GroupPlace part = place;

@@ -93,9 +93,8 @@ std::optional<ErrorText> refuse_hosts(const std::vector<HostClaim>& ranks) {
                      .expected = "auto or shm",
                      .hint = "on one host `shm` does all of it"};
   }
-  const auto other = std::find_if(ranks.begin(), ranks.end(), [&](const HostClaim& rank) {
-    return rank.local_size != ranks[0].local_size;
-  });
+  const auto other = std::ranges::find_if(
+      ranks, [&](const HostClaim& rank) { return rank.local_size != ranks[0].local_size; });
   if (other != ranks.end() || ranks.size() % local_size != 0) {
     return ErrorText{
         .what = "backend hierarchical needs as many ranks on every host",

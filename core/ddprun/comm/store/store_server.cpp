@@ -234,9 +234,7 @@ class Loop {
     const std::string value = brings ? request.text() : "";
     const auto delta = query == Query::add ? request.value<std::int64_t>() : 0;
     if (!request.whole()) return;
-    if (query == Query::delete_key) {
-      return client.answer(erase(key));
-    }
+    if (query == Query::delete_key) return client.answer(erase(key));
     if (query == Query::append) {
       extend(client, key, value);
       return end_waits();
@@ -288,8 +286,8 @@ class Loop {
   }
 
   bool all_there(const std::vector<std::string>& keys) const {
-    return std::all_of(keys.begin(), keys.end(),
-                       [this](const std::string& key) { return values_.contains(key); });
+    return std::ranges::all_of(keys,
+                               [this](const std::string& key) { return values_.contains(key); });
   }
 
   void end_waits() {

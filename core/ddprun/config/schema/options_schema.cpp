@@ -15,9 +15,7 @@ namespace {
 
 /// As people write it: 60, not 60.0.
 Schema number(double value) {
-  if (value == std::trunc(value) && std::abs(value) < 1e15) {
-    return static_cast<std::int64_t>(value);
-  }
+  if (value == std::trunc(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
   return value;
 }
 
@@ -98,8 +96,7 @@ class SchemaWriter : public Options {
   bool visit(const OptionSpec& spec, OptionTarget target) override {
     Schema schema = std::visit(
         [&spec](const auto& variable) { return type_schema(variable, spec.limits); }, target);
-    const Schema value =
-        std::visit([](const auto& variable) { return value_of(variable); }, target);
+    const auto value = std::visit([](const auto& variable) { return value_of(variable); }, target);
     if (!value.is_null()) schema["default"] = value;
     add(spec.key, spec.help, schema);
     return false;

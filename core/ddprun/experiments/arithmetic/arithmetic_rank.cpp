@@ -45,8 +45,7 @@ void add_memory(const ArithmeticConfig& c, Sample& sample, RankResult& result) {
 
 void add_times(const ArithmeticConfig& c, Sample& sample) {
   const ArithmeticKind& q = arithmetic();
-  const ForwardTimes times =
-      forward_times(c.stack(), c.mesh(), c.machine(), static_cast<double>(c.tokens));
+  const auto times = forward_times(c.stack(), c.mesh(), c.machine(), static_cast<double>(c.tokens));
   sample[q.compute_ms] = times.compute * 1e3;
   sample[q.data_ms] = times.data * 1e3;
   sample[q.tensor_ms] = times.tensor * 1e3;
@@ -93,8 +92,7 @@ class OnPaper final : public ArithmeticKind {
                           .hint = "data_ranks and tensor_ranks are the ranks on paper"});
   }
 
-  std::vector<std::string> run_rank(const Experiment& experiment,
-                                    const PluginRegistry& /*registry*/,
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry&,
                                     const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
     const auto& config = experiment.as<ArithmeticConfig>();

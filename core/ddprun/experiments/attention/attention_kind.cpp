@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 

@@ -2,11 +2,13 @@
 #include "ddprun/experiments/collectives/collectives.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/group/collective.h"
 #include "ddprun/measure/statistics.h"
@@ -35,11 +37,9 @@ Figure bandwidth(double bytes, double us) {
 
 /// What the runs of one line have in common: all that tells them apart but their size.
 std::string line_of(const RunStatistics& run) {
-  std::string text;
-  for (const auto& [title, value] : collectives().facts(run.run())) {
-    text += (text.empty() ? "" : ", ") + value;
-  }
-  return text + fmt::format(", {} ranks", run.run().ranks.size());
+  const auto facts = collectives().facts(run.run());
+  return fmt::format("{}, {} ranks", fmt::join(std::views::values(facts), ", "),
+                     run.run().ranks.size());
 }
 
 json line_json(const RunStatistics& run, const LineFit& fit) {
@@ -91,11 +91,10 @@ std::string crowded(const std::vector<const RunStatistics*>& runs) {
     const double on_a_core = (*run)[collectives().ranks_per_core].steps.max;
     if (on_a_core > 1) crowds[run->run().ranks.size()] = on_a_core;
   }
-  std::string text;
-  for (const auto& [ranks, on_a_core] : crowds) {
-    text += fmt::format("{}{} ranks, {:.3g} a core", text.empty() ? "" : "; ", ranks, on_a_core);
-  }
-  return text;
+  const auto text = [](const auto& crowd) {
+    return fmt::format("{} ranks, {:.3g} a core", crowd.first, crowd.second);
+  };
+  return list_text(mapped(crowds, text), "; ");
 }
 
 }  // namespace

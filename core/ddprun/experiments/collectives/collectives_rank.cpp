@@ -97,29 +97,25 @@ class CollectivesKind final : public Collectives {
     check_exactness(experiment);
   }
 
-  std::optional<Account> check_machine(const Experiment& experiment,
-                                       const PluginRegistry& /*registry*/,
+  std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry&,
                                        std::int64_t local_ranks) const override {
     if (experiment.world.device == DeviceKind::cpu) check_memory(experiment, local_ranks);
     return {};
   }
 
-  nlohmann::json work(const Experiment& experiment,
-                      const PluginRegistry& /*registry*/) const override {
+  nlohmann::json work(const Experiment& experiment, const PluginRegistry&) const override {
     const auto& c = experiment.as<CollectivesConfig>();
     const std::int64_t elements = c.elements(experiment.world.size);
     return {{"bytes", elements * bytes_of(c.dtype)},
             {"count", c.slices() ? elements / experiment.world.size : elements}};
   }
 
-  std::vector<std::string> run_rank(const Experiment& experiment,
-                                    const PluginRegistry& /*registry*/,
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry&,
                                     const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
     rank.connect();
     {
-      const std::unique_ptr<CollectiveTrial> trial =
-          make_collective_trial(experiment.as<CollectivesConfig>(), rank.group());
+      const auto trial = make_collective_trial(experiment.as<CollectivesConfig>(), rank.group());
       measure_trial(
           *trial, rank.group(), experiment.repeat,
           [&](const Sample& sample) { rank.sample_done(sample); }, rank.result());

@@ -4,7 +4,9 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/ScalarType.h>
+#include <algorithm>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/plugin/parts/autocast.h"
 
 namespace ddprun {
@@ -47,10 +49,8 @@ std::string types_of(const std::vector<at::Tensor>& tensors) {
 }
 
 bool all_finite(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    if (!tensor.isfinite().all().item<bool>()) return false;
-  }
-  return true;
+  return std::ranges::all_of(
+      tensors, [](const at::Tensor& tensor) { return tensor.isfinite().all().item<bool>(); });
 }
 
 }  // namespace
@@ -71,8 +71,7 @@ AutocastDtypes measure_autocast(AutocastType type, c10::Device device) {
     loss = at::cross_entropy_loss(logits, targets);
   }
   loss.backward();
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : model.parameters()) gradients.push_back(parameter.grad());
+  const auto gradients = mapped(model.parameters(), &at::Tensor::grad);
   AutocastDtypes out;
   out.tensors = {{"parameters", types_of(model.parameters())},
                  {"fc1", types_of({fc1})},

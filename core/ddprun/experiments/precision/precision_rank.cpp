@@ -65,8 +65,7 @@ class PrecisionKind final : public PrecisionStudy {
                           .hint = "remove it"});
   }
 
-  std::vector<std::string> run_rank(const Experiment& experiment,
-                                    const PluginRegistry& /*registry*/,
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry&,
                                     const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
     const auto& config = experiment.as<DemonstrationConfig>();

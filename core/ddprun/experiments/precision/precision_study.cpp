@@ -8,7 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/precision/demonstration_config.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
@@ -84,14 +84,14 @@ Finding dtypes_finding(const RunStatistics& run) {
   for (const auto& [tensor, dtype] : run.run().ranks.front().observed) {
     tensors_of[dtype].push_back(tensor);
   }
-  std::string text;
-  for (const auto& [dtype, tensors] : tensors_of) {
-    text += fmt::format("{}{} are {}", text.empty() ? "" : "; ", fmt::join(tensors, ", "), dtype);
-  }
+  const auto text = [](const auto& each) {
+    return fmt::format("{} are {}", fmt::join(each.second, ", "), each.first);
+  };
   const std::string autocast = dtype_facts(run.run()).front().second;
   json value = {{"kind", precision_study().name()}, {"autocast", autocast}};
   for (const auto& [tensor, dtype] : run.run().ranks.front().observed) value[tensor] = dtype;
-  return {fmt::format("autocast ({}): {}", autocast, text), std::move(value)};
+  return {fmt::format("autocast ({}): {}", autocast, list_text(mapped(tensors_of, text), "; ")),
+          std::move(value)};
 }
 
 }  // namespace
@@ -125,11 +125,9 @@ Facts PrecisionStudy::facts(const Run& run) const {
 }
 
 std::vector<Finding> PrecisionStudy::findings(const std::vector<const RunStatistics*>& runs) const {
-  std::vector<Finding> out;
-  for (const RunStatistics* run : runs) {
-    out.push_back(adds(run->run()) ? accumulation_finding(*run) : dtypes_finding(*run));
-  }
-  return out;
+  return mapped(runs, [](const RunStatistics* run) {
+    return adds(run->run()) ? accumulation_finding(*run) : dtypes_finding(*run);
+  });
 }
 
 }  // namespace ddprun

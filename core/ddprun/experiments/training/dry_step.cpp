@@ -131,41 +131,40 @@ std::optional<std::int64_t> observed_step(const TrainingConfig& config, std::int
 }
 
 Account dry_step(const Experiment& experiment, const PluginRegistry& registry, int ranks_per_host) {
-  if (ranks_per_host == 0) ranks_per_host = static_cast<int>(experiment.world.size);
+  const auto ranks = static_cast<int>(experiment.world.size);
+  if (ranks_per_host == 0) ranks_per_host = ranks;
+  const auto unknown = [ranks](std::string why) {
+    return Account{.ranks = ranks, .unknown = std::move(why)};
+  };
   if (const std::int64_t layers = training(experiment).model.layers; layers > kMostLayers) {
-    return {.ranks = static_cast<int>(experiment.world.size),
-            .unknown = fmt::format("a step without memory takes {} layers at most, not {}",
-                                   kMostLayers, layers)};
+    return unknown(
+        fmt::format("a step without memory takes {} layers at most, not {}", kMostLayers, layers));
   }
   const std::int64_t tokens = micro_batch(experiment) * training(experiment).model.context_length;
   if (tokens > kMostTokens) {
-    return {.ranks = static_cast<int>(experiment.world.size),
-            .unknown = fmt::format("a step without memory takes {} tokens at most, not {}",
-                                   kMostTokens, tokens)};
+    return unknown(
+        fmt::format("a step without memory takes {} tokens at most, not {}", kMostTokens, tokens));
   }
   int rank = 0;
   const auto body = [&](int fd) {
     ::unsetenv("NVTX_INJECTION64_PATH");  // no profiler takes it for a rank
     try {
-      Account account = account_of_rank(experiment, registry, rank, ranks_per_host);
-      write_all(fd, json_text(to_json(account)));
+      write_all(fd,
+                json_text(to_json(account_of_rank(experiment, registry, rank, ranks_per_host))));
     } catch (const std::exception& error) {
-      Account account{.unknown = reason_of(error)};
-      write_all(fd, json_text(to_json(account)));
+      write_all(fd, json_text(to_json(Account{.unknown = reason_of(error)})));
     }
   };
   for (int attempt = 0; attempt < 2; ++attempt) {
     const ChildReport report = run_in_child(body, kLimitS);
     if (!report.death.empty()) {
-      return {.ranks = static_cast<int>(experiment.world.size),
-              .rank = rank,
-              .unknown = "a step without memory was " + report.death};
+      return {.ranks = ranks, .rank = rank, .unknown = "a step without memory was " + report.death};
     }
     Account account = account_from_json(nlohmann::json::parse(report.text));
     if (account.rank <= rank) return account;
     rank = account.rank;
   }
-  return {.ranks = static_cast<int>(experiment.world.size), .unknown = "no rank holds most"};
+  return unknown("no rank holds most");
 }
 
 }  // namespace ddprun

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "ddprun/base/hash.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/plugin/called.h"
@@ -217,10 +218,8 @@ std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
 std::pair<Check, std::int64_t> check_scalars(ProcessGroup& group,
                                              const std::vector<StepScalars>& own) {
   const std::string name = "step_scalars_equal";
-  std::vector<std::string> texts;
-  for (const StepScalars& each : own) texts.push_back(to_text(each));
-  const std::string hash =
-      fmt::format("{:016x}", hash64(fmt::format("{}", fmt::join(texts, "\n"))));
+  const std::vector<std::string> texts = mapped(own, to_text);
+  const std::string hash = fmt::format("{:016x}", hash64(list_text(texts, "\n")));
   const auto hashes = group.all_gather_object(hash);
   if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) {
     return {{name, CheckStatus::passed,

@@ -3,7 +3,6 @@
 
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
 #include "ddprun/checkpoint/safetensors.h"
@@ -55,7 +55,7 @@ constexpr std::array kOfNoMatter = {"name",
 /// Adds what differs, as in "optimizer.lr 0.001, now 0.003".
 void add_changes(const std::string& path, const ConfigNode& then, const ConfigNode& now,
                  std::vector<std::string>& out) {
-  if (std::ranges::find(kOfNoMatter, path) != kOfNoMatter.end()) return;
+  if (contains(kOfNoMatter, path)) return;
   static const ConfigNode none;
   if (then.map.empty() || now.map.empty()) {
     if (compact(then) == compact(now)) return;
@@ -203,7 +203,7 @@ std::string Resumption::changes(const Experiment& experiment) const {
         fmt::format("a global batch of {}, now {}", state_.global_batch, global_batch(experiment)));
   }
   if (state_.data != planned_hash(experiment, kDataPath)) found.push_back("the data's contents");
-  return fmt::format("{}", fmt::join(found, "; "));
+  return list_text(found, "; ");
 }
 
 std::int64_t Resumption::differing_parameters(DataParallel& data_parallel) const {

@@ -68,9 +68,7 @@ class RunObserver::Memory final : public PhaseListener {
   void end(Phase phase) override {
     if (!watches(phase)) return;
     DeviceMemory now = device_.memory();
-    const auto known = std::find_if(phases_.begin(), phases_.end(), [phase](const auto& each) {
-      return each.phase == to_string(phase);
-    });
+    const auto known = std::ranges::find(phases_, to_string(phase), &PhaseMemory::phase);
     if (known == phases_.end()) {
       phases_.push_back({to_string(phase), now});
       return;

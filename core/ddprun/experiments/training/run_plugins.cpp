@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute_config.h"
@@ -71,7 +72,7 @@ RunDescription describe_run(const Experiment& experiment, Precision& precision) 
 void check_agreement(const Experiment& experiment, const PluginRegistry& registry,
                      std::initializer_list<Agreement> right, ErrorText text) {
   const Plan plan = plan_of(experiment, make_plugins(registry, experiment));
-  if (std::ranges::find(right, plan.agreement) != right.end()) return;
+  if (contains(right, plan.agreement)) return;
   text.got = "strategy " + experiment.plugin(PluginKind::strategy).name + ", " + text.got;
   text.hint = "a run proves what it declares; train.eval shows what it costs";
   refuse(experiment, "strategy", std::move(text));

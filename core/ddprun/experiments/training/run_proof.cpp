@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddprun/base/counter_hash.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/proof/proof.h"
@@ -28,7 +29,7 @@ constexpr double kLossTolerance = 1e-2;
 std::string blamed(const std::string& check, const Experiment& experiment) {
   constexpr std::array kOfAny = {"rest_after_steps", "clock_agrees", "process_as_told",
                                  "parameters_unchanged"};
-  if (std::ranges::find(kOfAny, check) != kOfAny.end()) return "a plugin";
+  if (contains(kOfAny, check)) return "a plugin";
   const auto plugin = [&](PluginKind kind) {
     return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
   };
@@ -114,12 +115,11 @@ bool RunProof::begin() {
   updates_ = trainer_.data_parallel().optimizer().updates();
   look(first_);
   if (keeps_some()) initial_hash_ = hash_kept();
-  return std::none_of(checks_.begin(), checks_.end(),
-                      [](const Check& check) { return check.status == CheckStatus::failed; });
+  return !contains(checks_, CheckStatus::failed, &Check::status);
 }
 
 bool RunProof::looks_at(std::int64_t step) const {
-  return step + 1 == steps_.end || std::binary_search(drawn_.begin(), drawn_.end(), step);
+  return step + 1 == steps_.end || std::ranges::binary_search(drawn_, step);
 }
 
 bool RunProof::replays(std::int64_t step) const {
@@ -154,11 +154,12 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
 
 void RunProof::after_step(std::int64_t index, double loss) {
   const Timed timed(*this);
+  const std::string when = fmt::format("after step {}", index);
   last_loss_ = loss;
   // A GPU's driver has threads of its own.
   const bool on_cpu = group_.device().torch_device().is_cpu();
   if (looks_at(index) && on_cpu && !failed("rest_after_steps")) {
-    enter(check_rest(group_), fmt::format("after step {}", index));
+    enter(check_rest(group_), when);
   }
   if (off_plan_.words.empty()) off_plan_ = {off_plan(), index};
   for (const CollectiveRecord& record : trainer_.last_records()) {
@@ -176,23 +177,20 @@ void RunProof::after_step(std::int64_t index, double loss) {
     scalars_.back().factor = 1;
     if (trainer_.data_parallel().context().meeting() != Meeting::none) {
       ++meetings_;
-      check_parameters(fmt::format("after step {}", index));
+      check_parameters(when);
     }
   }
-  if (mean_) enter(mean_->finish(group_), fmt::format("after step {}", index));
+  if (mean_) enter(mean_->finish(group_), when);
   mean_.reset();
-  if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
+  if (update_) enter(update_->finish(group_), when);
   update_.reset();
   if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
-    enter(check_scaled_back(experiment_, scalars, group_, scaled_by_),
-          fmt::format("after step {}", index));
+    enter(check_scaled_back(experiment_, scalars, group_, scaled_by_), when);
   }
   scaled_by_.clear();
   lost_share_.reset();
   if (counts_) count_lost(index);
-  if (index + 1 < steps_.end && looks_at(index)) {
-    look_again(fmt::format("after step {}", index));
-  }
+  if (index + 1 < steps_.end && looks_at(index)) look_again(when);
 }
 
 std::string RunProof::off_plan() const {
@@ -268,7 +266,7 @@ void RunProof::check_parameters(const std::string& when) {
   if (failed("parameters_equal")) return;
   Check check = check_parameters_equal(trainer_.data_parallel(), group_);
   // Where ranks average from time to time, the latest one stands.
-  const bool met = std::any_of(checks_.begin(), checks_.end(), [](const Check& each) {
+  const bool met = std::ranges::any_of(checks_, [](const Check& each) {
     return each.name == "parameters_equal" && each.status == CheckStatus::passed;
   });
   if (check.status == CheckStatus::declared && met) return;
@@ -321,8 +319,7 @@ void RunProof::look_at_plugins(const std::string& when) {
 }
 
 void RunProof::enter(Check check, const std::string& when) {
-  const auto known = std::find_if(checks_.begin(), checks_.end(),
-                                  [&](const Check& each) { return each.name == check.name; });
+  const auto known = std::ranges::find(checks_, check.name, &Check::name);
   const bool first = known == checks_.end();
   const std::size_t place = static_cast<std::size_t>(known - checks_.begin());
   if (first) {
@@ -343,7 +340,7 @@ void RunProof::enter(Check check, const std::string& when) {
 }
 
 bool RunProof::failed(const std::string& name) const {
-  return std::any_of(checks_.begin(), checks_.end(), [&](const Check& check) {
+  return std::ranges::any_of(checks_, [&](const Check& check) {
     return check.name == name && check.status == CheckStatus::failed;
   });
 }

@@ -9,6 +9,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/group/measure_link.h"
 #include "ddprun/experiments/training/dry_step.h"
@@ -87,9 +88,8 @@ std::string format_of(c10::ScalarType dtype) {
 
 LiveFormats live_formats(const Trainer& trainer) {
   const PrecisionDtypes dtypes = trainer.plugins().precision->dtypes();
-  const bool gathers = std::ranges::any_of(trainer.planned(), [](const PlannedCollective& each) {
-    return each.kind == CollectiveKind::all_gather;
-  });
+  const bool gathers =
+      contains(trainer.planned(), CollectiveKind::all_gather, &PlannedCollective::kind);
   const BufferDtypes& buffers = dtypes.buffers;
   const bool narrower = c10::elementSize(buffers.compute) < c10::elementSize(buffers.reduce);
   return {.products = dtypes.product_format(),
@@ -115,13 +115,9 @@ LiveSample live_sample(const Sample& sample, const Experiment& experiment, doubl
 
 /// The words of the row's status, as far as this rank knows it.
 const char* live_status(const RankResult& result) {
-  for (const Check& check : result.checks) {
-    if (check.status == CheckStatus::failed) return "proof failed";
-  }
-  for (const Sample& sample : result.samples) {
-    if (!std::isfinite(sample[training().loss])) return "diverged";
-  }
-  return kLiveOk;
+  if (contains(result.checks, CheckStatus::failed, &Check::status)) return "proof failed";
+  const auto finite = [](const Sample& each) { return std::isfinite(each[training().loss]); };
+  return std::ranges::all_of(result.samples, finite) ? kLiveOk : "diverged";
 }
 
 /// What looks at a run between its steps.

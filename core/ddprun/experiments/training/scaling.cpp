@@ -80,7 +80,7 @@ Figure efficiency(const RunStatistics& run, const std::vector<const RunStatistic
                   Scaling scaling) {
   const RunStatistics* base = scaling_base(run, runs, scaling);
   if (base == nullptr || !equal_ranks(run, *base)) return {};
-  const bool compared = std::any_of(runs.begin(), runs.end(), [&](const RunStatistics* other) {
+  const bool compared = std::ranges::any_of(runs, [&](const RunStatistics* other) {
     return equal_ranks(run, *other) && scales_to(run, *other, scaling);
   });
   if (!compared) return {};

@@ -13,6 +13,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/host_times.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
@@ -251,9 +252,7 @@ at::Tensor Trainer::gradients() const {
 }
 
 std::vector<double> Trainer::loss_scales() const {
-  std::vector<double> scales;
-  for (const at::Tensor& each : state_.loss_scales) scales.push_back(each.item<double>());
-  return scales;
+  return mapped(state_.loss_scales, [](const at::Tensor& each) { return each.item<double>(); });
 }
 
 std::optional<double> Trainer::error_feedback() const {
@@ -333,9 +332,7 @@ StepTimeline Trainer::timeline() const {
       out.units.push_back(span(data_parallel_->roles().unit_names[unit], begin,
                                std::min(end, backward.last_gradient)));
     }
-    for (const Mark mark : backward.gradients) {
-      out.gradients_ns.push_back(device_.time_of(mark));
-    }
+    for (const Mark mark : backward.gradients) out.gradients_ns.push_back(device_.time_of(mark));
   }
   if (data_parallel_->extent() == StepExtent::step) add(Phase::optimizer, state_.end);
   return out;

@@ -116,7 +116,7 @@ Figure Training::find_mfu(const RunStatistics& run) {
   if (!run.timed()) return {{}, "the ranks shared one GPU"};
   const std::vector<RankResult>& ranks = run.run().ranks;
   const RankResult& first = ranks.front();
-  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&first](const RankResult& rank) {
+  const bool alike = std::ranges::all_of(ranks, [&first](const RankResult& rank) {
     return rank.device_name == first.device_name && rank.matmul_dtype == first.matmul_dtype;
   });
   if (!alike) return {{}, "the ranks' devices differ"};

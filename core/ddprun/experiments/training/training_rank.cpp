@@ -231,8 +231,7 @@ class TrainingKind final : public Training {
     return out;
   }
 
-  nlohmann::json work(const Experiment& experiment,
-                      const PluginRegistry& /*registry*/) const override {
+  nlohmann::json work(const Experiment& experiment, const PluginRegistry&) const override {
     const ModelConfig& model = training(experiment).model;
     const bool forward = training(experiment).train.measure == StepExtent::forward;
     const auto sequences = static_cast<double>(global_batch(experiment));

@@ -13,6 +13,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training_comparison/lockstep_record.h"
@@ -134,15 +135,21 @@ class Lockstep {
     return {{"step", index}, {"differences", in_order(gather(found))}};
   }
 
+  static void enter(TensorDifference difference, const char* phase, const std::string& unit,
+                    const std::string& tensor, TensorDifferences& found) {
+    difference.phase = phase;
+    difference.unit = unit;
+    difference.tensor = tensor;
+    found.push_back(std::move(difference));
+  }
+
   void enter_outputs(const SafetensorsFile& lead, TensorDifferences& found) {
     for (const TensorPart& part : outputs_.tensors().own) {
       if (lead.find(part.name) == nullptr) continue;  // of a unit that the other does not have
-      TensorDifference difference = largest_difference(
+      const TensorDifference difference = largest_difference(
           lead.read(part.name, part.begin, part.values.numel()), part.values, part.begin);
-      difference.phase = to_string(Phase::forward);
-      difference.unit = part.name.substr(output_name("").size());
-      difference.tensor = "output";
-      found.push_back(difference);
+      enter(difference, to_string(Phase::forward), part.name.substr(output_name("").size()),
+            "output", found);
     }
   }
 
@@ -152,25 +159,19 @@ class Lockstep {
     const at::Tensor own = trainer_.gradients();               // all ranks call it
     for (int index = 0; index < buffers().count(); ++index) {  // each rank its own: one may differ
       const Range range = buffers().range(index);
-      TensorDifference difference =
+      const TensorDifference difference =
           largest_difference(theirs.narrow(0, range.begin, range.size()),
                              own.narrow(0, range.begin, range.size()).cpu());
-      difference.phase = to_string(Phase::backward);
-      difference.unit = unit_of(index);
-      difference.tensor = buffers().name(index);
-      found.push_back(difference);
+      enter(difference, to_string(Phase::backward), unit_of(index), buffers().name(index), found);
     }
     trainer_.set_gradients(theirs.to(own.device()));
   }
 
   void enter_loss(const SafetensorsFile& lead, double loss, TensorDifferences& found) {
     if (rank_.rank != 0) return;
-    TensorDifference difference =
-        largest_difference(lead.read(kLossName, 0, 1), at::full({1}, loss, at::kDouble));
-    difference.phase = to_string(Phase::forward);
-    difference.unit = data_parallel().roles().unit_names.back();
-    difference.tensor = kLossName;
-    found.push_back(difference);
+    const at::Tensor own = at::full({1}, loss, at::kDouble);
+    enter(largest_difference(lead.read(kLossName, 0, 1), own), to_string(Phase::forward),
+          data_parallel().roles().unit_names.back(), kLossName, found);
   }
 
   /// `before`: all parameters, as read_flat() lays them out.
@@ -183,22 +184,17 @@ class Lockstep {
       if (trained == index_of.end()) continue;  // frozen
       const std::int64_t count = part.values.numel();
       const std::int64_t begin = buffers().range(trained->second).begin + part.begin;
-      TensorDifference difference = largest_of_update(
+      const TensorDifference difference = largest_of_update(
           before.narrow(0, begin, count), lead.read(parameter_name(part.name), part.begin, count),
           part.values.cpu(), part.begin);
-      difference.phase = kUpdate;
-      difference.unit = unit_of(trained->second);
-      difference.tensor = part.name;
-      found.push_back(difference);
+      enter(difference, kUpdate, unit_of(trained->second), part.name, found);
     }
   }
 
   /// Of all ranks, on rank 0; each tensor once.
   TensorDifferences gather(const TensorDifferences& own) {
-    json mine = json::array();
-    for (const TensorDifference& each : own) mine.push_back(to_json(each));
     TensorDifferences all;
-    for (const std::string& text : group_.all_gather_object(mine.dump())) {
+    for (const std::string& text : group_.all_gather_object(list_json(own).dump())) {
       if (rank_.rank == 0) merge(json::parse(text), all);
     }
     return all;
@@ -228,9 +224,11 @@ class Lockstep {
       return each.tensor == kLossName ? 1 : 0;
     };
     std::ranges::stable_sort(all, {}, place);
-    json out = json::array();
-    for (const TensorDifference& each : all) out.push_back(to_json(each));
-    return out;
+    return list_json(all);
+  }
+
+  static json list_json(const TensorDifferences& all) {
+    return mapped(all, [](const TensorDifference& each) { return to_json(each); });
   }
 
   static TensorDifference from_json(const json& value) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/kernels/product/product_path.h"
@@ -177,11 +178,7 @@ Finding saves_of(const RowRuns& row) {
       last->folder, failure.empty() ? "" : "; one that was not: " + failure)};
 }
 
-std::vector<Finding> saved(const Rows& rows) {
-  std::vector<Finding> out;
-  std::ranges::transform(rows, std::back_inserter(out), saves_of);
-  return out;
-}
+std::vector<Finding> saved(const Rows& rows) { return mapped(rows, saves_of); }
 
 /// Tensors that rounding kept as they were: they are not trained.
 std::vector<Finding> stood_still(const Rows& rows) {
@@ -201,8 +198,7 @@ std::vector<Finding> stood_still(const Rows& rows) {
         "looked-at steps",
         name_of(row), with_thousands(first.looked_at),
         first.looked_at == first.weights ? "" : " looked-at", first.parameter, others, first.steps);
-    nlohmann::json names = nlohmann::json::array();
-    for (const LostUpdates& each : still) names.push_back(each.parameter);
+    const auto names = mapped(still, &LostUpdates::parameter);
     out.push_back(finding("stood_still", text, row, {{"tensors", names}, {"steps", first.steps}}));
   }
   return out;

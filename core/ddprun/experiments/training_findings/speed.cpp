@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/result/conditions.h"
@@ -42,7 +43,7 @@ struct Family {
 
 void add_to(std::vector<Family>& families, const RowRuns& base, const RowRuns& row) {
   if (tokens_of(row) != tokens_of(base)) return;  // another step: its time says nothing
-  const auto known = std::find_if(families.begin(), families.end(), [&](const Family& family) {
+  const auto known = std::ranges::find_if(families, [&](const Family& family) {
     return run_of(family.base).fingerprint == run_of(base).fingerprint;
   });
   Family& family = known != families.end() ? *known : families.emplace_back(Family{base, {}});
@@ -90,11 +91,9 @@ void add_next(Finding& finding, const Family& family, const Rows& candidates) {
 Finding fastest_of(const Family& family, const char* what) {
   Rows candidates;
   if (!does_other_work(family.base)) candidates.push_back(family.base);
-  for (const RowRuns& row : family.others) {
-    if (!does_other_work(row)) candidates.push_back(row);
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const RowRuns& a, const RowRuns& b) { return step_of(a) < step_of(b); });
+  std::ranges::copy_if(family.others, std::back_inserter(candidates), std::not_fn(does_other_work));
+  std::ranges::stable_sort(
+      candidates, [](const RowRuns& a, const RowRuns& b) { return step_of(a) < step_of(b); });
   if (candidates.empty()) return {};
   const auto is_base = [&family](const RowRuns& row) {
     return run_of(row).fingerprint == run_of(family.base).fingerprint;
@@ -119,9 +118,7 @@ Finding fastest_of(const Family& family, const char* what) {
 }
 
 std::vector<Finding> fastest(const std::vector<Family>& families, const char* what) {
-  std::vector<Finding> out;
-  for (const Family& family : families) out.push_back(fastest_of(family, what));
-  return out;
+  return mapped(families, [what](const Family& family) { return fastest_of(family, what); });
 }
 
 /// Of rows that do the same work: what the one with the least exposed communication hides of what
@@ -150,18 +147,14 @@ Finding hidden_of(const Rows& rows) {
   return compared("hidden_communication", text, *best, *open, c);
 }
 
-std::vector<Finding> hidden(const Rows& rows) {
-  std::vector<Finding> out;
-  for (const Rows& group : by_work(rows)) out.push_back(hidden_of(group));
-  return out;
-}
+std::vector<Finding> hidden(const Rows& rows) { return mapped(by_work(rows), hidden_of); }
 
 /// The efficiency of a row, if no other row of its line has more ranks.
 Finding scaling_of(const RowRuns& row, const Runs& runs, Scaling scaling) {
   const RunStatistics& run = *row.front();
   const RunStatistics* base = scaling_base(run, runs, scaling);
   if (base == nullptr || base->run().ranks.size() == run.run().ranks.size()) return {};
-  const bool largest = std::none_of(runs.begin(), runs.end(), [&](const RunStatistics* other) {
+  const bool largest = std::ranges::none_of(runs, [&](const RunStatistics* other) {
     return other->run().ranks.size() > run.run().ranks.size() &&
            scaling_base(*other, runs, scaling) == base;
   });
@@ -234,8 +227,7 @@ std::vector<Finding> repeated(const Rows& rows) {
     exposed = std::max(exposed, between_runs(row, training().exposed_ms));
   }
   if (!any) return {};
-  std::string text =
-      fmt::format("runs of one row differ by up to {:.1f} % in their step", steps * 100);
+  auto text = fmt::format("runs of one row differ by up to {:.1f} % in their step", steps * 100);
   if (exposed > 0) text += fmt::format(", and {:.1f} % in exposed communication", exposed * 100);
   text += " (largest - smallest, of the mean)";
   return {{text,
@@ -255,9 +247,7 @@ Sorts of_speed(const Rows& rows, const Runs& runs) {
 }
 
 Sorts of_chance(const Rows& rows, std::size_t tests) {
-  std::vector<Finding> out;
-  for (const RowRuns& row : rows) out.push_back(calibration_of(row, tests));
-  return {out};
+  return {mapped(rows, [tests](const RowRuns& row) { return calibration_of(row, tests); })};
 }
 
 }  // namespace ddprun::training_findings

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/scaling.h"
 
 namespace ddprun {
@@ -57,9 +57,7 @@ std::vector<Rows> by_work(const Rows& rows) {
   for (const RowRuns& row : rows) {
     groups[config_without(*row.front(), {"strategy"}).dump()].push_back(row);
   }
-  std::vector<Rows> out;
-  for (const auto& [work, group] : groups) out.push_back(group);
-  return out;
+  return mapped(groups, [](const auto& group) { return group.second; });
 }
 
 Finding finding(const char* what, const std::string& text, const RowRuns& row,
@@ -77,9 +75,8 @@ Finding finding(const char* what, const std::string& text, const RowRuns& row,
 std::vector<Finding> Training::findings(const std::vector<const RunStatistics*>& all) const {
   namespace of = training_findings;
   of::Runs runs;
-  for (const RunStatistics* run : all) {
-    if (counts(*run)) runs.push_back(run);
-  }
+  std::ranges::copy_if(all, std::back_inserter(runs),
+                       [](const RunStatistics* run) { return counts(*run); });
   const of::Rows rows = by_row(runs);
   std::vector<Finding> out;
   for (const of::Sorts& sorts : {of::of_speed(rows, runs), of::of_limits(rows), of::of_advice(rows),

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "ddprun/base/groups.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 
 namespace ddprun::training_findings {

@@ -46,9 +46,7 @@ Chunk chunk_of(const HeadInputs& head, const at::Tensor& index) {
   };
   const at::Tensor places = at::arange(chunk.visible);
   if (head.causal) hide(places > index.unsqueeze(1));
-  if (head.first_keys.defined()) {
-    hide(places < head.first_keys.index_select(0, index).unsqueeze(1));
-  }
+  if (head.first_keys.defined()) hide(places < head.first_keys.index_select(0, index).unsqueeze(1));
   chunk.p = at::softmax(scores, -1);
   if (!head.dout.defined()) return chunk;
   chunk.dout = head.dout.index_select(0, index);
