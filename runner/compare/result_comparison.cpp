@@ -174,12 +174,13 @@ ResultComparison compare_results(const StoredResult& first, const StoredResult& 
   out.only_first = lacking(own, other);
   out.only_second = lacking(other, own);
   if (!out.rows.empty()) return out;
-  throw ConfigError({.what = "the results have no row in common",
-                     .where = first.name + ", " + second.name,
-                     .got = fmt::format("{} and {} rows of other experiments", own.lines().size(),
-                                        other.lines().size()),
-                     .expected = "rows of the same experiment: all keys but name, output and plugin_path",
-                     .hint = "`ddprun explain RESULT` shows what is in one"});
+  throw ConfigError(
+      {.what = "the results have no row in common",
+       .where = first.name + ", " + second.name,
+       .got = fmt::format("{} and {} rows of other experiments", own.lines().size(),
+                          other.lines().size()),
+       .expected = "rows of the same experiment: all keys but name, output and plugin_path",
+       .hint = "`ddprun explain RESULT` shows what is in one"});
 }
 
 std::string comparison_text(const ResultComparison& of, bool markdown, int width) {
