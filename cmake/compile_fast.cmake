@@ -2,7 +2,9 @@
 # with CMAKE_UNITY_BUILD (every preset but `debug`), the files of a folder are compiled as one. Included last. The preset `debug` has
 # neither: a header that a file includes only this way is missed there.
 # GCC, too, throws away what it no longer needs of memory later than by itself: the header is 500 MB of it.
-# A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
+# Each compile instantiates anew the templates that inline functions of its header use: 2 s of the large header. So what knows tensors,
+# but hardly how to compute with them, takes a small one (0.8 s), in which LibTorch's headers include single operators: `ddprun_header`,
+# a property of the target. A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
 
 set(fast_options $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
 # On by themselves from -O2 on; GCC 13 and newer on x86 refuse a header that was compiled with other settings of them. What is compiled
@@ -13,30 +15,33 @@ if(DDPRUN_KNOWS_SMALL_LOOPS)
   list(APPEND fast_options -munroll-only-small-loops -mvzeroupper)
 endif()
 
-# ddprun_precompile(<target> <header>... LIBRARIES <library>...): the target, whose header others reuse.
+# ddprun_precompile(<target> <header>... LIBRARIES <library>... [MACROS <macro>...]): the target, whose header others reuse.
 function(ddprun_precompile target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;MACROS")
   set(source ${CMAKE_BINARY_DIR}/${target}.cpp)
   file(TOUCH ${source})
   add_library(${target} OBJECT ${source})
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} ddprun_warnings)
   target_compile_options(${target} PRIVATE ${fast_options})
+  target_compile_definitions(${target} PRIVATE ${arg_MACROS})
   target_precompile_headers(${target} PRIVATE ${arg_UNPARSED_ARGUMENTS})
   # Macros that it saw must be those of whoever shares it.
   set(macros ${arg_LIBRARIES})
   list(TRANSFORM macros REPLACE "(.+)" "$<TARGET_PROPERTY:\\1,INTERFACE_COMPILE_DEFINITIONS>")
-  set_target_properties(${target} PROPERTIES ddprun_macros "${macros}")
+  set_target_properties(${target} PROPERTIES ddprun_macros "${macros};${arg_MACROS}")
 endfunction()
 
 # Headers that many files include and that take long.
+set(small_headers
+  <ATen/core/Tensor.h> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp> <spdlog/spdlog.h> <algorithm> <array> <atomic> <charconv>
+  <chrono> <cmath> <condition_variable> <deque> <filesystem> <fstream> <functional> <iostream> <map> <memory> <mutex> <numeric>
+  <optional> <set> <sstream> <string> <thread> <unordered_map> <vector>)
 set(headers
   <ATen/Functions.h> <ATen/Parallel.h> <ATen/TensorOperators.h> <torch/csrc/autograd/function.h> <torch/csrc/autograd/variable.h>
-  <torch/csrc/distributed/c10d/Backend.hpp> <torch/csrc/distributed/c10d/PrefixStore.hpp> <fmt/format.h> <fmt/ranges.h>
-  <nlohmann/json.hpp> <spdlog/spdlog.h> <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <deque>
-  <filesystem> <fstream> <functional> <iostream> <map> <memory> <mutex> <numeric> <optional> <set> <sstream> <string> <thread>
-  <unordered_map> <vector>)
+  <torch/csrc/distributed/c10d/Backend.hpp> <torch/csrc/distributed/c10d/PrefixStore.hpp> ${small_headers})
 set(libraries LibTorch::cpu spdlog::spdlog nlohmann_json::nlohmann_json)
 ddprun_precompile(precompiled ${headers} LIBRARIES ${libraries})
+ddprun_precompile(precompiled_small ${small_headers} LIBRARIES ${libraries} MACROS AT_PER_OPERATOR_HEADERS)
 if(BUILD_TESTING)
   ddprun_precompile(precompiled_for_tests ${headers} <gmock/gmock.h> <gtest/gtest.h> LIBRARIES ${libraries} GTest::gtest GTest::gmock)
   # An option of GoogleTest's, not a definition.
@@ -61,15 +66,19 @@ endfunction()
 
 # ddprun_compile_fast(<folder> <target of ddprun_precompile>): all targets of a folder and below it.
 function(ddprun_compile_fast folder precompiled)
-  get_target_property(macros ${precompiled} ddprun_macros)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(type ${target} TYPE)
     get_target_property(apart ${target} DISABLE_PRECOMPILE_HEADERS)
+    get_target_property(header ${target} ddprun_header)
+    if(NOT header)
+      set(header ${precompiled})
+    endif()
+    get_target_property(macros ${header} ddprun_macros)
     if(type MATCHES "^(EXECUTABLE|(STATIC|SHARED|MODULE|OBJECT)_LIBRARY)$" AND NOT apart)
       target_compile_definitions(${target} PRIVATE ${macros})
       target_compile_options(${target} PRIVATE ${fast_options})
-      target_precompile_headers(${target} REUSE_FROM ${precompiled})
+      target_precompile_headers(${target} REUSE_FROM ${header})
       ddprun_unite(${target})
     endif()
   endforeach()

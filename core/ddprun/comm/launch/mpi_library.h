@@ -1,13 +1,18 @@
 // Loads libddprun_mpi, the backend over Open MPI, which is built where MPI is.
 #pragma once
 
+#include <c10/util/intrusive_ptr.h>
+
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "ddprun/base/own_library.h"
 #include "ddprun/comm/group/comm_config.h"
+
+// The command, which asks for MPI but makes no backend, is spared c10d's headers.
+namespace c10d {
+class Backend;
+}
 
 namespace ddprun {
 
