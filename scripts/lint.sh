@@ -15,6 +15,7 @@ mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
 
 # Another version of clang-format would want other line breaks.
 clang_format=.deps/clang-format/clang_format/data/bin/clang-format
+if [[ ! -x $clang_format ]]; then echo "lint: $clang_format is missing; \`make lint\` installs it" >&2 && exit 1; fi
 if [[ ${1:-} == --fix ]]; then "$clang_format" -i "${sources[@]}"; fi
 misformatted=$("$clang_format" --dry-run "${sources[@]}" 2>&1 | sed -n 's/^\([^ :]*\):.*clang-format-violations.*/\1/p' | sort -u)
 if [[ -n $misformatted ]]; then problem "make format would change: ${misformatted//$'\n'/ }"; fi
