@@ -2,6 +2,7 @@
 // torchrun launches.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
@@ -12,11 +13,14 @@ namespace {
 
 constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
 
+std::vector<std::string> two_hosts(int local_size) {
+  return {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size",
+          std::to_string(local_size)};
+}
+
 CommandResult run_on_two_hosts(const TemporaryFolder& folder, int local_size,
                                const std::vector<std::string>& arguments) {
-  return run_ddprun(folder, arguments,
-                    {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size",
-                     std::to_string(local_size)});
+  return run_ddprun(folder, arguments, two_hosts(local_size));
 }
 
 TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
@@ -69,6 +73,28 @@ TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.out + run.err,
               HasSubstr("backend hierarchical needs several ranks on each host"));
+}
+
+// Nothing tells either host: no process ends, no connection is reset, packets only stay away.
+TEST(TwoHosts, WhoseCableIsCutBothSayWhoIsMissingAndEnd) {
+  TemporaryFolder folder("cut.yaml", tiny_experiment("output: {prometheus: first_step.prom}\n",
+                                                     /*steps=*/1'000'000));
+  std::vector<std::string> launcher = two_hosts(2);
+  launcher.insert(launcher.end(), {"--cut-at", (folder.path() / "first_step.prom").string()});
+  const auto begin = std::chrono::steady_clock::now();
+  const CommandResult run = run_ddprun(
+      folder, {"cut.yaml", "--set", "world={size: 4, timeout_s: 3, backend: hierarchical}"},
+      launcher);
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), in_time(15));
+  EXPECT_EQ(run.status, 1);
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    EXPECT_THAT(run.err, HasSubstr(rank + std::string(" failed: a collective failed")));
+  }
+  EXPECT_THAT(run.err, HasSubstr("missing: rank 2, 3"));
+  EXPECT_THAT(run.err, HasSubstr("the network to it is cut"));
+  EXPECT_EQ(result_of(folder, "cut")["rows"][0]["status"], "failed");
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 # Two hosts on one machine: two network namespaces joined by a veth pair. Runs a command once for each rank, with torchrun's
 # variables; the output is rank 0's, the others' goes to stderr. Needs no root where users may make namespaces.
 #
-#     two_hosts.sh [--local-size 2] [--rate 1gbit [--burst 256kb]] COMMAND...
+#     two_hosts.sh [--local-size 2] [--rate 1gbit [--burst 256kb]] [--cut-at FILE] COMMAND...
 #
+# --cut-at: the cable is cut, unsaid, as soon as there is such a file.
 # Exit status: 0 if all ranks ended so, 77 if this system does not allow it (the reason on stderr), else 1.
 set -euo pipefail
 
@@ -15,14 +16,15 @@ skip() {
   exit $kSkip
 }
 
-local_size=2 rate=
+local_size=2 rate='' cut_at=''
 burst=256kb # so much passes at once when the link has rested
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --local-size) local_size=$2 ;;
     --rate) rate=$2 ;;
     --burst) burst=$2 ;;
-    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    --cut-at) cut_at=$2 ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
   shift 2
 done
@@ -34,6 +36,7 @@ if [[ -z ${TWO_HOSTS_INSIDE:-} ]]; then
   reason=$(unshare -Urn true 2>&1) || skip "${reason:-unshare failed}"
   again=("$0" --local-size "$local_size")
   if [[ -n $rate ]]; then again+=(--rate "$rate" --burst "$burst"); fi
+  if [[ -n $cut_at ]]; then again+=(--cut-at "$cut_at"); fi
   TWO_HOSTS_INSIDE=1 exec unshare -Urn "${again[@]}" "$@"
 fi
 
@@ -66,6 +69,10 @@ for ((rank = WORLD_SIZE - 1; rank >= 0; --rank)); do
   if ((rank > 0)); then "${run[@]}" >&2 & else "${run[@]}" & fi
   pids+=($!)
 done
+if [[ -n $cut_at ]]; then
+  until [[ -e $cut_at ]] || ! kill -0 "${pids[@]}" 2>/dev/null; do sleep 0.05; done
+  ip link set veth0 down
+fi
 status=0
 for pid in "${pids[@]}"; do wait "$pid" || status=1; done
 exit $status

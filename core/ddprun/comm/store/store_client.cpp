@@ -224,8 +224,8 @@ void StoreClient::fail_silent(std::int64_t limit_ms) {
        .got = fmt::format("no word of {} within {:g} s", place_.server,
                           static_cast<double>(limit_ms) * 1e-3),
        .expected = "an answer to every request",
-       .hint = place_.server + " serves it: it is stopped or hangs, or another program "
-                               "has its port"}));
+       .hint = place_.server + " serves it: it is stopped or hangs, the network to it is cut, or "
+                               "another program has its port"}));
   std::rethrow_exception(failure_);
 }
 
