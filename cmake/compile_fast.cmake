@@ -6,7 +6,7 @@
 # but hardly how to compute with them, takes a small one (0.8 s), in which LibTorch's headers include single operators: `ddprun_header`,
 # a property of the target. A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
 
-set(fast_options $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
+set(fast_options "SHELL:--param ggc-min-heapsize=1500000")
 # On by themselves from -O2 on; GCC 13 and newer on x86 refuse a header that was compiled with other settings of them. What is compiled
 # with -O1 does not unroll loops, and does not care.
 include(CheckCXXCompilerFlag)

@@ -9,7 +9,7 @@ function(ddprun_add_plugin kind name)
   target_link_libraries(${target} PRIVATE ddprun::core)
   target_compile_features(${target} PRIVATE cxx_std_20)
   # Unique symbols would bind across RTLD_LOCAL libraries.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
+  target_compile_options(${target} PRIVATE -fno-gnu-unique)
   if(DEFINED DDPRUN_BUILD_TYPE)  # out of ddprun's own tree
     # The handshake compares NDEBUG; a plugin that is not optimized would be compared unfairly.
     if(DDPRUN_BUILD_TYPE MATCHES "^(Debug)?$")
