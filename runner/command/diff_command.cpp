@@ -65,12 +65,24 @@ class Diff {
     std::cout << fmt::format("{}: each step from the weights that {} has before it\n",
                              first.file->name, first.name())
               << std::flush;
-    json rows = json::array();
     const json lead = measure(first, 0);
     if (lead.is_null()) return kExitFailed;
-    int status = kExitDone;
     part_.leads = false;
     part_.steps = lead.at("count");
+    json rows = json::array();
+    try {
+      const int status = compare_all(lead, rows);
+      write(rows);
+      return status;
+    } catch (const Interrupted&) {
+      if (!rows.empty()) write(rows);
+      throw;
+    }
+  }
+
+ private:
+  int compare_all(const json& lead, json& rows) {
+    int status = kExitDone;
     for (std::size_t i = 1; i < sides_.size(); ++i) {
       json row = compare(sides_[i], i, lead);
       if (!row.contains("passed")) {
@@ -80,11 +92,9 @@ class Diff {
       }
       rows.push_back(std::move(row));
     }
-    write(rows);
     return status;
   }
 
- private:
   /// What the ranks of one side found; null: they failed, and stderr says how.
   json measure(const Side& side, std::size_t number) {
     const Outcome outcome =
@@ -116,7 +126,8 @@ class Diff {
     result["rows"] = rows;
     folder_.remove(kRecords);
     folder_.write("diff.json", json_text(result, 1) + "\n");
-    std::cout << "results: " << folder_.commit().string() << "/\n" << std::flush;
+    folder_.show();
+    std::cout << "results: " << folder_.path("").string() << "\n" << std::flush;
   }
 
   const Request& request_;

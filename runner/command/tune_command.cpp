@@ -148,10 +148,9 @@ class Tune {
     folder_.write("tune.json", json_text(all, 1) + "\n");
     const std::string yaml = tuned_yaml(result_, machine());
     if (!yaml.empty()) folder_.write("tuned.yaml", yaml);
-    const std::filesystem::path folder = folder_.commit();
+    folder_.show();
     std::cout << tuning_output(result_, request_.format, table_terminal(request_.columns), all);
-    const std::string place =
-        yaml.empty() ? folder.string() + "/" : (folder / "tuned.yaml").string();
+    const std::string place = folder_.path(yaml.empty() ? "" : "tuned.yaml").string();
     if (request_.format == ReportFormat::table) {
       std::cout << "results: " << place << "\n" << std::flush;
     } else if (!request_.quiet) {

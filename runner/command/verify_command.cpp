@@ -41,13 +41,13 @@ class Verify {
     int status = kExitDone;
     for (std::size_t i = 0; i < planned.runs.size(); ++i) {
       json row = run(planned, i);
-      if (interrupted_ != 0) return kExitSignal + interrupted_;
+      if (interrupted_ != 0) break;
       if (!row.at("passed").get<bool>()) status = kExitFailed;
       rows.push_back(std::move(row));
       if (status != kExitDone && executor_.joined()) break;  // its ranks cannot be restarted
     }
-    if (folder) write(*folder, planned, rows);
-    return status;
+    if (folder && !rows.empty()) write(*folder, planned, rows);
+    return interrupted_ != 0 ? kExitSignal + interrupted_ : status;
   }
 
  private:
@@ -86,7 +86,8 @@ class Verify {
     result["rows"] = rows;
     folder.write("experiment.yaml", to_yaml(planned.document));
     folder.write("verify.json", json_text(result, 1) + "\n");
-    std::cout << "results: " << folder.commit().string() << "/\n" << std::flush;
+    folder.show();
+    std::cout << "results: " << folder.path("").string() << "\n" << std::flush;
   }
 
   const Request& request_;

@@ -39,8 +39,8 @@ class ResultFolder {
   /// the same second, the later one is called `<time>-2`. Throws Error.
   void show();
   bool shown() const { return shown_; }
-  /// The result is complete: shows the folder, points `<output>/<name>/latest` to it, and returns
-  /// it. Throws Error.
+  /// It has a whole result.json: shows the folder, points `<output>/<name>/latest` to it, and
+  /// returns it. Throws Error.
   std::filesystem::path commit();
 
  private:

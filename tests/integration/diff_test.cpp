@@ -53,6 +53,16 @@ TEST(Diff, StrategiesOfOneExperimentAreEqual) {
   EXPECT_FALSE(std::filesystem::exists(folder_of_result / "records")) << "what a step needs stays";
 }
 
+TEST(Diff, WhatIsDoneStaysWhenItIsInterrupted) {
+  TemporaryFolder folder("all.yaml", tiny_experiment("sweep: {strategy: [flat, naive, zero1]}\n"));
+  DdprunProcess process(folder, {"diff", "all.yaml", "--set", "train.steps=1000"});
+  ASSERT_TRUE(eventually(60, [&] { return process.out().find("largest:") != std::string::npos; }))
+      << process.err();
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
+  EXPECT_EQ(row_of(folder, "all").at("name"), "strategy=naive");
+}
+
 /// More ranks, micro-batches, another attention, other kernels: sums in another order.
 TEST(Diff, TheWayOfComputingTheSameIsRounding) {
   TemporaryFolder folder;

@@ -1,4 +1,5 @@
 """ddprun.load on what an experiment of each kind leaves. Arguments: the folder of the package ddprun, the command ddprun."""
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,8 +77,15 @@ class Results(unittest.TestCase):
         experiment = self.results.parent / "training.yaml"
         measured = ddprun.load(self.results / "training").data
         subprocess.run([PROGRAM, "verify", experiment, "--output", self.results], check=True, stdout=subprocess.DEVNULL)
-        self.assertFalse((self.results / "training/latest/result.json").exists())
-        self.assertEqual(ddprun.load(self.results / "training").data, measured)
+        self.assertEqual(ddprun.load(self.results / "training/latest").data, measured)
+
+    def test_where_latest_led_to_may_be_gone(self):
+        measured = self.results / "training/latest"
+        kept = self.results / "kept"
+        kept.mkdir()
+        shutil.copytree(measured, kept / "T1")
+        (kept / "latest").symlink_to("T2")
+        self.assertEqual(ddprun.load(kept).data, ddprun.load(measured).data)
 
     def test_what_is_no_result_is_refused_in_a_sentence(self):
         with self.assertRaisesRegex(FileNotFoundError, "no result.json in .*nowhere"):

@@ -34,18 +34,6 @@ void check(int error, const fs::path& path) {
   if (error != 0) throw_cannot_save(path, std::strerror(error));
 }
 
-void remove_unfinished(const fs::path& folder) {
-  std::vector<fs::path> unfinished;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename();
-    const bool ours = name.starts_with('.') && name.ends_with(kUnfinished);
-    if (ours && checkpoint_step(name.substr(1, name.size() - 1 - kUnfinished.size())) >= 0) {
-      unfinished.push_back(entry.path());
-    }
-  }
-  for (const fs::path& path : unfinished) fs::remove_all(path);
-}
-
 Descriptor lock(const fs::path& folder) {
   const fs::path file = folder / ".lock";
   Descriptor opened(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -70,10 +58,22 @@ CheckpointFolder::CheckpointFolder(fs::path path) : path_(std::move(path)) {
   try {
     fs::create_directories(path_);
     lock_ = lock(path_);
-    remove_unfinished(path_);
+    remove_unfinished();
   } catch (const fs::filesystem_error& error) {
     throw_cannot_save(path_, error.code().message());
   }
+}
+
+void CheckpointFolder::remove_unfinished() {
+  std::vector<fs::path> unfinished;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename();
+    const bool ours = name.starts_with('.') && name.ends_with(kUnfinished);
+    if (ours && checkpoint_step(name.substr(1, name.size() - 1 - kUnfinished.size())) >= 0) {
+      unfinished.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : unfinished) fs::remove_all(path);
 }
 
 void CheckpointFolder::begin(std::int64_t step) {

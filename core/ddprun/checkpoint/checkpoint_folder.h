@@ -22,6 +22,8 @@ class CheckpointFolder {
   /// Its files are on the disk: writes state.json, gives the folder its name, and names it in
   /// `latest`. Throws Error.
   void complete(const CheckpointState& state);
+  /// Removes what saves that failed left, whose room the next one may need.
+  void remove_unfinished();
   /// Removes checkpoints up to step `step`, the oldest first, until `keep` are left (0: all); but
   /// none of a step that `keep_every` divides (0: no such step).
   void prune(std::int64_t step, std::int64_t keep, std::int64_t keep_every);

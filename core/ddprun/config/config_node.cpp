@@ -28,18 +28,19 @@ namespace {
 // Far above any experiment; stops aliases of aliases that multiply to gigabytes, and copies of
 // anchored values within anchored values.
 constexpr std::size_t kMaxValues = 100'000;
-constexpr std::size_t kMaxBytes = 16'000'000;
+constexpr std::int64_t kMaxBytes = 16'000'000;
 
 /// What a tree takes: values, keys too where they were read, and the bytes of their texts.
 struct Size {
-  std::size_t values = 0, bytes = 0;
+  std::size_t values = 0;
+  std::int64_t bytes = 0;
 
   void add(const ConfigNode& node) {
     ++values;
-    bytes += node.scalar.size();
+    bytes += std::ssize(node.scalar);
     for (const auto& element : node.list) add(element);
     for (const auto& [key, value] : node.map) {
-      bytes += key.size();
+      bytes += std::ssize(key);
       add(value);
     }
   }
@@ -86,9 +87,15 @@ class Builder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
+    if (value.find('\0') != std::string::npos) {
+      fail(mark, {.what = "a text has a zero byte",
+                  .got = value,
+                  .expected = "text that can name files",
+                  .hint = "remove \\0 or \\x00"});
+    }
     ConfigNode node = make(ConfigNode::Kind::scalar, mark);
     node.scalar = value;
-    size_.bytes += value.size();
+    size_.bytes += std::ssize(value);
     node.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
     if (!node.quoted) refuse_tag(mark, tag);
     finish(std::move(node), mark, anchor);
@@ -295,7 +302,10 @@ std::string hint_for(const std::string& yaml_error) {
 }  // namespace
 
 ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
-  std::istringstream stream(text);
+  // The parser takes the end of the text for that of a quote. The end of a document within one is
+  // an error. Zero bytes are UTF-16, of which this would be none.
+  const bool wide = text.find('\0') != std::string::npos;
+  std::istringstream stream(wide ? text : text + "\n...\n");
   Builder builder(origin);
   try {
     YAML::Parser parser(stream);
@@ -321,6 +331,9 @@ ConfigNode read_yaml(const std::filesystem::path& file) {
   };
   std::string text;
   try {
+    const std::int64_t bytes = RegularFile(file).size();
+    if (bytes > kMaxBytes)
+      throw unreadable(with_thousands(bytes) + " bytes: no experiment has 16 MB");
     text = read_whole(file);
   } catch (const std::runtime_error& error) {
     throw unreadable(error.what());

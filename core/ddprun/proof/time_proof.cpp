@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <chrono>
 #include <clocale>
 #include <cmath>
@@ -75,6 +74,12 @@ std::int64_t ahead_ns() {
   return ahead;
 }
 
+/// By what is computed: std::fegetround() reads a register of the x87, which float does not obey.
+bool rounds_to_nearest() {
+  const volatile float one = 1, ulp = std::numeric_limits<float>::epsilon();
+  return one + 0.75F * ulp > one && one + 0.25F * ulp == one;
+}
+
 /// Of a processor that is told to flush them there is none.
 bool keeps_denormals() {
   const volatile float smallest = std::numeric_limits<float>::min();
@@ -88,7 +93,7 @@ Settings settings() {
   const at::Context& torch = at::globalContext();
   using at::Float32Backend, at::Float32Op;
   std::error_code none;  // of a folder that is gone
-  return {{"rounding", std::fegetround() == FE_TONEAREST ? "to nearest" : "another"},
+  return {{"rounding", rounds_to_nearest() ? "to nearest" : "another"},
           {"a denormal number", keeps_denormals() ? "kept" : "taken for zero"},
           {"the locale", std::setlocale(LC_ALL, nullptr)},
           {"the decimal point",

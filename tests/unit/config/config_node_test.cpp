@@ -98,6 +98,24 @@ TEST(ConfigNode, SyntaxErrorsAreOurs) {
                     HasSubstr("\n  where: a.yaml:1:4\n")));
 }
 
+TEST(ConfigNode, AQuoteThatDoesNotEndIsAnError) {
+  for (const char* text : {"a: \"b\n", "a: 'b\n", "\"", "a:\n  b: \"c\n\n"}) {
+    EXPECT_THAT(parse_error(text), StartsWith("YAML syntax error: illegal document indicator"))
+        << text;
+  }
+  EXPECT_EQ(parse_yaml("a: |\n  b\n", "a.yaml").find("a")->scalar, "b\n");
+  EXPECT_EQ(parse_yaml("a: b", "a.yaml").find("a")->scalar, "b");
+}
+
+TEST(ConfigNode, TextHasNoZeroBytes) {
+  EXPECT_EQ(parse_error(R"(a: "b\0c")"),
+            "a text has a zero byte\n"
+            "  where: a.yaml:1:4\n"
+            "  got: b\\x00c\n"
+            "  expected: text that can name files\n"
+            "  hint: remove \\0 or \\x00");
+}
+
 TEST(ConfigNode, KeysMustBeText) {
   EXPECT_EQ(parse_error("a:\n  [1, 2]: 3\n"),
             "a key must be text\n"
@@ -183,6 +201,9 @@ TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
   EXPECT_EQ(error(folder), "cannot read the YAML file\n  where: " + folder.string() +
                                "\n  got: a folder\n  expected: a file that can be read\n"
                                "  hint: a folder of files is named on the command line");
+  std::filesystem::resize_file(folder / "empty.yaml", 16'000'001);
+  EXPECT_THAT(error(folder / "empty.yaml"), HasSubstr("got: 16,000,001 bytes: no experiment has"));
+  std::filesystem::resize_file(folder / "empty.yaml", 15);
   EXPECT_EQ(error(folder / "empty.yaml"),
             "the YAML file is empty\n  where: " + (folder / "empty.yaml").string() +
                 "\n  got: comments at most\n  expected: key: value lines\n"

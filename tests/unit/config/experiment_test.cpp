@@ -224,5 +224,20 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
             "  hint: labels tell the points apart");
 }
 
+TEST_F(ExperimentTest, PointsShareAFolderAndHaveLabelsOfTheirOwn) {
+  EXPECT_EQ(error(std::string(kLeast) + "sweep: {output.dir: [a, b]}\n"),
+            "output.dir cannot be swept\n"
+            "  where: run.yaml:5:9\n"
+            "  got: b\n"
+            "  expected: one folder for all points of the sweep\n"
+            "  hint: the rows of a sweep are one result");
+  EXPECT_EQ(error(std::string(kLeast) + "sweep: {world.size: [1, 2, 1]}\n"),
+            "two points of the sweep have one label\n"
+            "  where: run.yaml:5:1\n"
+            "  got: world.size=1\n"
+            "  expected: labels that tell the points apart\n"
+            "  hint: report.repeats runs each point several times");
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -67,13 +67,13 @@ class Mean : public Strategy {
   std::int64_t step_ = 0;
 };
 
-Experiment make_experiment() {
+Experiment make_experiment(double clip_norm = 0.1) {
   Experiment experiment = test::small_experiment(2);
   experiment.plugin(PluginKind::precision).name = "fp32";
   experiment.plugin(PluginKind::attention).name = "eager";
   experiment.plugin(PluginKind::strategy).name = "mine";
   training(experiment).optimizer.name = OptimizerKind::adamw;
-  training(experiment).optimizer.clip_norm = 0.1;
+  training(experiment).optimizer.clip_norm = clip_norm;
   training(experiment).train.proof_seed = 3;
   return experiment;
 }
@@ -86,8 +86,8 @@ struct Proved {
 };
 
 /// Rank 0's view of a run whose proof looks at itself, or not.
-Proved train(std::int64_t halved_from, bool look) {
-  const Experiment experiment = make_experiment();
+Proved train(std::int64_t halved_from, bool look, double clip_norm = 0.1) {
+  const Experiment experiment = make_experiment(clip_norm);
   Proved out;
   test::run_ranks(2, [&](ProcessGroup& group) {
     Mean strategy(halved_from);
@@ -141,6 +141,15 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
                                    "process_as_told"));
   EXPECT_THAT(named(run.checks, "integer_gradients").detail,
               HasSubstr("(after step 19, the last, and each time before)"));
+}
+
+/// What float32 holds of them is a few bits, and zero.
+TEST(RunProof, KnowsATinyFactorOfClipping) {
+  for (const double clip_norm : {1e-43, 1e-300}) {
+    const Proved run = train(kNever, true, clip_norm);
+    const Check& check = named(run.checks, "step_scalars_equal");
+    EXPECT_EQ(check.status, CheckStatus::passed) << check.detail;
+  }
 }
 
 TEST(RunProof, NamesTheStepsBetweenWhichAFaultBegan) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "ddprun/comm/group/process_group.h"
@@ -19,24 +20,30 @@
 namespace ddprun::test {
 namespace {
 
-/// NVTX looks for its profiler once in a process, so all tests of this file share one.
-class Ranges : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder;
+/// NVTX looks for its profiler at the first range of a process, which may be of another suite.
+class Recorder : public testing::Environment {
+ public:
+  void SetUp() override {
+    folder_.emplace();
     ::setenv("NVTX_INJECTION64_PATH", kNvtxRecorder, 1);
     ::setenv("NVTX_RECORDER_FILE", file().c_str(), 1);
   }
-  static void TearDownTestSuite() {
-    delete folder_;
-    folder_ = nullptr;
-  }
-  void SetUp() override { before_ = read_nvtx_record(file()).size(); }
+  void TearDown() override { folder_.reset(); }
+  std::string file() const { return folder_->path() / "record"; }
 
-  static std::string file() { return folder_->path() / "record"; }
+ private:
+  std::optional<TemporaryFolder> folder_;
+};
+auto* const kRecorder = new Recorder;
+const testing::Environment* const kAdded = testing::AddGlobalTestEnvironment(kRecorder);
+
+class Ranges : public testing::Test {
+ protected:
+  void SetUp() override { before_ = read_nvtx_record(kRecorder->file()).size(); }
+
   /// What this test made.
   std::vector<NvtxEvent> events() const {
-    auto all = read_nvtx_record(file());
+    auto all = read_nvtx_record(kRecorder->file());
     all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(before_));
     return all;
   }
@@ -47,10 +54,8 @@ class Ranges : public testing::Test {
   }
 
  private:
-  static TemporaryFolder* folder_;
   std::size_t before_ = 0;
 };
-TemporaryFolder* Ranges::folder_ = nullptr;
 
 TEST_F(Ranges, OfAThreadNest) {
   {

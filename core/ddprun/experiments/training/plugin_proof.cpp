@@ -111,9 +111,11 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
 constexpr double kFactorTolerance = 1e-5;  // factors are float32
 
 /// What clipping multiplies gradients by.
+/// In float32, as the optimizer has it: a tiny one has few digits there, or none.
 double clip_factor(const Experiment& experiment, const StepScalars& scalars) {
   const double clip_norm = training(experiment).optimizer.clip_norm;
-  return clip_norm > 0 ? std::min(1.0, clip_norm / scalars.gradient_norm) : 1.0;
+  if (clip_norm <= 0) return 1;
+  return static_cast<float>(std::min(1.0, clip_norm / scalars.gradient_norm));
 }
 
 /// As text that is equal if and only if the numbers are, bit for bit.

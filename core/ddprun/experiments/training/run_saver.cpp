@@ -276,6 +276,7 @@ void RunSaver::end_save(const std::string& failure) {
     saved.bytes = pending_->bytes;
   } else if (group_.rank() == 0) {
     spdlog::warn("the checkpoint of step {} was not saved: {}", pending_->step, failure);
+    words_of_failure([this] { folder_->remove_unfinished(); });  // else the next save says why
   }
   saved_.push_back(std::move(saved));
   pending_.reset();

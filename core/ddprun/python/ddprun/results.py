@@ -53,7 +53,7 @@ def _find(path: Path) -> Path:
     for file in (path, path / "result.json", path / "latest" / "result.json"):
         if file.is_file():
             return file
-    # `latest` may be what `ddprun verify`, `diff` or `tune` left, which is no result. Folders are named by time.
+    # Where `latest` led to may be gone. Folders are named by time.
     if results := sorted(path.glob("*/result.json")):
         return results[-1]
     running = " (it is still running, or was interrupted)" if (path / "rows").is_dir() else ""
