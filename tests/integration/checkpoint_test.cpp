@@ -250,6 +250,22 @@ TEST_F(Checkpoint, EachPointOfASweepHasItsOwn) {
   EXPECT_EQ(run({save_, "train.resume_from=latest", "train.steps=5"}).status, 0);
 }
 
+TEST_F(Checkpoint, APointWhoseLabelIsTooLongForAFolderHasOne) {
+  std::string groups;
+  for (const char* name : {"q", "k", "v", "output"}) {
+    groups += std::string("{match: layers.0.attn.") + name + "_proj.weight, lr_scale: 0.5}, ";
+  }
+  folder_.write("e.yaml",
+                tiny_experiment("sweep:\n  optimizer.groups: [[" + groups +
+                                "]]\n"
+                                "  model.frozen: [[layers.0.ln1.weight, layers.0.ln2.weight]]\n"
+                                "  strategy: [{name: bucketed, bucket_mb: 5}]\n"));
+  const CommandResult long_label = must_run(folder_, {"e.yaml", "--set", save_});
+  const fs::path point = fs::directory_iterator(folder_.path() / "saved")->path();
+  EXPECT_EQ(point.filename().string().size(), 255U) << long_label.out;
+  EXPECT_TRUE(fs::exists(point / "step-00000004"));
+}
+
 TEST_F(Checkpoint, WhatWouldBeIgnoredIsRefused) {
   const auto refusal = [&](const std::vector<std::string>& sets) {
     const CommandResult result = run(sets);

@@ -18,6 +18,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
+#include "ddprun/base/hash.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/training/training_config.h"
@@ -78,9 +79,14 @@ std::int64_t bytes_of_files(const fs::path& folder) {
 fs::path checkpoint_folder(const Experiment& experiment) {
   const CheckpointConfig& config = training(experiment).train.checkpoint;
   if (config.path.empty()) return {};
+  constexpr std::size_t kLongestName = 255;  // of file systems
   std::string point = experiment.label;
   std::erase(point, ' ');
   std::ranges::replace(point, '/', '_');
+  if (point.size() > kLongestName) {
+    const std::string tail = fmt::format("-{:016x}", hash64(experiment.label));
+    point = point.substr(0, kLongestName - tail.size()) + tail;
+  }
   return fs::absolute(fs::path(config.path) / point).lexically_normal();
 }
 
