@@ -33,6 +33,7 @@ endfunction()
 
 # Headers that many files include and that take long.
 set(small_headers
+  ${CMAKE_CURRENT_LIST_DIR}/compiled_once.h
   <ATen/core/Tensor.h> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp> <spdlog/spdlog.h> <algorithm> <array> <atomic> <charconv>
   <chrono> <cmath> <condition_variable> <deque> <filesystem> <fstream> <functional> <iostream> <map> <memory> <mutex> <numeric>
   <optional> <set> <sstream> <string> <thread> <unordered_map> <vector>)
@@ -48,7 +49,14 @@ if(BUILD_TESTING)
   set_property(TARGET precompiled_for_tests APPEND PROPERTY ddprun_macros GTEST_HAS_PTHREAD=1)
 endif()
 
-# The files of a folder as one. Highway compiles each file of kernels several times by itself.
+# Folders that are compiled as one: each compile costs a second or more by itself, and small ones hardly more.
+set(small_folders
+  base|memory|device comm_store|comm_launch rank|dry|profile data|model optim|parallel|plugin proof|proof_attention
+  config|config_schema|experiments live|experiments_arithmetic|experiments_training_findings
+  experiments_attention|experiments_collectives experiments_precision|experiments_training_comparison
+  runner_compare|runner_html|runner_tune)
+
+# The files of a folder, or of several small ones, as one. Highway compiles each file of kernels several times by itself.
 function(ddprun_unite target)
   get_target_property(folder ${target} SOURCE_DIR)
   get_target_property(sources ${target} SOURCES)
@@ -59,6 +67,10 @@ function(ddprun_unite target)
     cmake_path(GET path PARENT_PATH group)
     string(REGEX REPLACE "^${CMAKE_SOURCE_DIR}/(core/ddprun/)?|/parts$" "" group ${group})
     string(REPLACE "/" "_" group ${group})
+    foreach(folders ${small_folders})
+      string(REGEX REPLACE "^(${folders})$" "${folders}" group ${group})
+    endforeach()
+    string(REPLACE "|" "_" group ${group})
     set_source_files_properties(${path} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)

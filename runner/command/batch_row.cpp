@@ -1,4 +1,5 @@
 // From a plan to a row, and from an outcome to a row's status.
+#include "ddprun/base/json.h"
 #include "runner/command/batch_file.h"
 
 #include "ddprun/config/config_json.h"
@@ -67,7 +68,7 @@ void finish_row(Row& row, const Outcome& outcome) {
   }
   try {
     for (const nlohmann::json& rank : outcome.result) {
-      const auto parsed = nlohmann::json::parse(rank.get_ref<const std::string&>());
+      const auto parsed = parse_json(rank.get_ref<const std::string&>());
       row.ranks.push_back(rank_result_from_json(parsed, *row.kind));
     }
     if (stopped_by_proof(row)) return;

@@ -164,7 +164,7 @@ std::string html_of_run(const ResultContext& context, const TableLines& table,
                         const std::filesystem::path& folder) {
   std::string text;
   write_result_json(context, table, [&text](std::string_view part) { text += part; });
-  return html_page({page_of_result(table, json::parse(text), "", folder)});
+  return html_page({page_of_result(table, parse_json(text), "", folder)});
 }
 
 }  // namespace ddprun

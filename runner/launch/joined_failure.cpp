@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/comm/store/foreign_text.h"
@@ -46,7 +47,7 @@ std::vector<FailureReport> failures_of_all(const RankInfo& info, const std::stri
   if (info.rank == 0) wait_until_heard(info, topic, limit_s);  // it may serve the store
   return read_foreign(texts, info.place() + ", " + topic, [](const json& list) {
     return mapped(list, [](const json& text) {
-      return failure_from_json(json::parse(text.get<std::string>()));
+      return failure_from_json(parse_json(text.get<std::string>()));
     });
   });
 }

@@ -12,6 +12,7 @@
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/shared_library.h"
@@ -125,8 +126,7 @@ std::string fingerprint_of(const PlannedRun& planned, const std::string& content
   experiment.live = {};
   experiment.plugin_path.clear();
   // JSON takes a tenth of the time of YAML, and a sweep may have thousands of points.
-  std::string text =
-      to_json(resolve(experiment)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text = json_text(to_json(resolve(experiment)));
   text += contents + "\n" + schema_text(*planned.experiment.kind);
   return fmt::format("{:016x}", hash64(text));
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/store/store_server.h"
 #include "runner/launch/memory_words.h"
@@ -147,7 +148,7 @@ class Supervisor {
   }
 
   void handle_event(Rank& rank, const std::string& line) {
-    nlohmann::json event = nlohmann::json::parse(line);
+    nlohmann::json event = parse_json(line);
     switch (choice_of<RankEvent>(event.at("event").get<std::string>()).value()) {
       case RankEvent::progress:
         observer_.on_progress({event.at("step"), event.at("steps"), event.at("figures")});

@@ -95,7 +95,7 @@ class ReadResult {
   const json& head() const { return head_; }
   std::size_t rows() const { return lines_.empty() ? head_.at("rows").size() : lines_.size(); }
   json row(std::size_t i) const {
-    return lines_.empty() ? head_.at("rows")[i] : json::parse(lines_[i]);
+    return lines_.empty() ? head_.at("rows")[i] : parse_json(lines_[i]);
   }
   /// Empty: it is not laid out so.
   std::string_view line(std::size_t i) const {
@@ -134,7 +134,7 @@ std::string ReadResult::take_lines() {
 
 ReadResult::ReadResult(const fs::path& path) : text_(read_whole(path)) {
   check_depth(text_);
-  head_ = json::parse(take_lines());
+  head_ = parse_json(take_lines());
   const int version = head_.at("schema_version");
   if (version != kResultSchemaVersion) throw OtherVersion(version);
   if (!head_.at("rows").is_array()) throw std::runtime_error("rows is no list");
@@ -175,7 +175,7 @@ Row checked_row(const json& in, std::string_view line) {
   std::string text;
   write_row_json(row, [&text](std::string_view part) { text += part; });
   if (text == line) return row;
-  const json again = json::parse(text);
+  const json again = parse_json(text);
   if (again != in) {
     throw std::runtime_error(json::diff(in, again).at(0).at("path").get<std::string>() +
                              " does not agree with the rest");
@@ -279,8 +279,8 @@ bool says_the_same(const Row& planned, const EarlierRow& earlier) {
   const std::string wanted_text = experiment_of(planned);
   const std::string found_text = experiment_of(earlier.row);
   if (found_text == wanted_text) return true;
-  const json wanted = json::parse(wanted_text);
-  const json found = json::parse(found_text);
+  const json wanted = parse_json(wanted_text);
+  const json found = parse_json(found_text);
   if (found == wanted) return true;  // 1 and 1.0
   spdlog::error(
       "--resume: a row of {} is damaged, and runs again: {} is not of the experiment that its "

@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "ddprun/base/error.h"
 
@@ -16,10 +17,11 @@ inline double number_or_nan(const nlohmann::json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+/// What the text says. Throws nlohmann::json::parse_error.
+nlohmann::json parse_json(std::string_view text);
+
 /// The value as text, on one line unless it is indented. What is no UTF-8 is replaced: paths may be
 /// anything.
-inline std::string json_text(const nlohmann::json& value, int indent = -1) {
-  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(const nlohmann::json& value, int indent = -1);
 
 }  // namespace ddprun

@@ -122,7 +122,7 @@ std::string to_json_text(const CheckpointState& state) {
 
 std::uint64_t hash_of(const CheckpointState& state) { return hash64(to_json_text(state)); }
 
-CheckpointState state_from_text(const std::string& text) { return from_json(json::parse(text)); }
+CheckpointState state_from_text(const std::string& text) { return from_json(parse_json(text)); }
 
 CheckpointState read_state(const fs::path& folder) {
   const fs::path file = folder / kStateFile;

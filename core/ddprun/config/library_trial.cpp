@@ -58,7 +58,7 @@ void try_one(const fs::path& file, const std::function<void(const fs::path&)>& u
 }
 
 Trial trial_of(const std::string& line) {
-  const json refusal = json::parse(line);
+  const json refusal = parse_json(line);
   return refusal.is_null() ? Trial() : Trial{{}, refusal.get<ErrorText>()};
 }
 

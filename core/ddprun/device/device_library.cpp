@@ -55,7 +55,7 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
     throw fail(error.what());
   }
   if (!json::accept(report.text)) throw fail(report.death);
-  return json::parse(report.text).get<DeviceProbe>();
+  return parse_json(report.text).get<DeviceProbe>();
 }
 
 const DeviceDescriptor& library_of(DeviceKind kind) {

@@ -133,7 +133,7 @@ void check_is_llama(const ModelConfig& config, const std::string& where) {
 void check_llama_config(const std::filesystem::path& file, const ModelConfig& config) {
   std::vector<std::string> others;
   try {
-    const json in = json::parse(read_whole(file));
+    const json in = parse_json(read_whole(file));
     for (const auto& [key, value] : facts_of(config)) {
       const auto found = in.find(key);
       // What is not there is what such files mean by default, or what the shapes tell.

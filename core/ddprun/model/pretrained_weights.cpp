@@ -10,6 +10,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
@@ -38,7 +39,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 std::set<std::string> files_of_index(const fs::path& index) {
   std::set<std::string> out;
   try {
-    const auto json = nlohmann::json::parse(read_whole(index));
+    const auto json = parse_json(read_whole(index));
     for (const auto& [name, file] : json.at("weight_map").items()) {
       out.insert(file.get<std::string>());
       if (fs::path(*out.rbegin()).has_parent_path()) throw std::runtime_error("a path in it");

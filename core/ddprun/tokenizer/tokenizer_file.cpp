@@ -1,4 +1,5 @@
 // Bytes as the characters that tokenizer.json has for them, and the parts of it that are known.
+#include "ddprun/base/json.h"
 #include "ddprun/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
@@ -209,7 +210,7 @@ Tokenizer read_tokenizer(const fs::path& path, const std::string& pattern) {
     const bool is_json = text.find_first_not_of(" \t\r\n") != std::string::npos &&
                          text[text.find_first_not_of(" \t\r\n")] == '{';
     Vocabulary vocabulary =
-        is_json ? vocabulary_of(json::parse(text)) : vocabulary_of_ranks(text, pattern);
+        is_json ? vocabulary_of(parse_json(text)) : vocabulary_of_ranks(text, pattern);
     if (!pattern.empty()) vocabulary.pattern = pattern_named(pattern);
     return {std::move(vocabulary), path.string()};
   } catch (const Error&) {

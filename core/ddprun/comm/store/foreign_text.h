@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 
 namespace ddprun {
 
@@ -22,7 +23,7 @@ inline CommError foreign_text_error(const std::string& text, const std::string& 
 template <typename Read>
 auto read_foreign(const std::string& text, const std::string& where, const Read& read) {
   try {
-    return read(nlohmann::json::parse(text));
+    return read(parse_json(text));
   } catch (const nlohmann::json::exception&) {
     throw foreign_text_error(text, where);
   }

@@ -36,7 +36,7 @@ Figure bandwidth(double bytes, double us) {
 }
 
 /// What the runs of one line have in common: all that tells them apart but their size.
-std::string line_of(const RunStatistics& run) {
+std::string sizes_of(const RunStatistics& run) {
   const auto facts = collectives().facts(run.run());
   return fmt::format("{}, {} ranks", fmt::join(std::views::values(facts), ", "),
                      run.run().ranks.size());
@@ -136,7 +136,7 @@ std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics
   for (const RowRuns& row : by_row(runs)) {
     const RunStatistics& run = *row.front();
     if (!run.timed() || bytes_of(run) <= 0) continue;
-    lines[line_of(run)].push_back(row);
+    lines[sizes_of(run)].push_back(row);
   }
   std::vector<Finding> out;
   for (const auto& [name, rows] : lines) {

@@ -160,7 +160,7 @@ Account dry_step(const Experiment& experiment, const PluginRegistry& registry, i
     if (!report.death.empty()) {
       return {.ranks = ranks, .rank = rank, .unknown = "a step without memory was " + report.death};
     }
-    Account account = account_from_json(nlohmann::json::parse(report.text));
+    Account account = account_from_json(parse_json(report.text));
     if (account.rank <= rank) return account;
     rank = account.rank;
   }

@@ -195,7 +195,7 @@ class Lockstep {
   TensorDifferences gather(const TensorDifferences& own) {
     TensorDifferences all;
     for (const std::string& text : group_.all_gather_object(list_json(own).dump())) {
-      if (rank_.rank == 0) merge(json::parse(text), all);
+      if (rank_.rank == 0) merge(parse_json(text), all);
     }
     return all;
   }

@@ -61,9 +61,9 @@ RowsOfHeads draw_rows(const std::vector<std::int64_t>& heads, std::int64_t lengt
 }
 
 /// One of the results, and the largest error of it so far.
-class Compared {
+class ComparedResult {
  public:
-  Compared(const char* name, const at::Tensor& result) : result_(result) {
+  ComparedResult(const char* name, const at::Tensor& result) : result_(result) {
     error_.name = name;
     error_.rows = result.size(0) * result.size(1) * result.size(2);
   }
@@ -100,8 +100,8 @@ class Comparison {
 
   std::vector<ResultError> queries() const {
     const std::int64_t length = config_.sizes().queries;
-    Compared out("output", results_.out);
-    std::optional<Compared> dq, alone;
+    ComparedResult out("output", results_.out);
+    std::optional<ComparedResult> dq, alone;
     if (config_.backward()) dq.emplace("dq", results_.dq);
     if (results_.alone.defined()) alone.emplace("output without gradients", results_.alone);
     for (const auto& [head, rows] : rows_of(heads(), length)) {
@@ -119,8 +119,8 @@ class Comparison {
   std::vector<ResultError> keys() const {
     if (!config_.backward() || longest() > ProofRows::kLongestKeys) return {};
     const std::int64_t length = config_.sizes().keys;
-    Compared dk("dk", results_.dk);
-    Compared dv("dv", results_.dv);
+    ComparedResult dk("dk", results_.dk);
+    ComparedResult dv("dv", results_.dv);
     for (const auto& [head, rows] : rows_of(kHeadsOfKeys, length)) {
       const OracleKeys right = oracle_of_keys(inputs_of(head), rows);
       dk.compare(head, rows, right.dk);
