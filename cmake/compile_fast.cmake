@@ -1,6 +1,7 @@
 # What makes compiling fast: targets share a precompiled header, as LibTorch's headers are most of what compiling a file takes, and,
-# with CMAKE_UNITY_BUILD (every preset but `debug`), the files of a folder are compiled as one. Included last. The preset `debug` has
-# neither: a header that a file includes only this way is missed there.
+# with CMAKE_UNITY_BUILD (every preset but `debug`), the files of a folder are compiled as one. What many files would compile of fmt and
+# JSON, the headers leave out (compiled_once.h). Included last. The preset `debug` has none of it: a header that a file includes only
+# this way is missed there.
 # GCC, too, throws away what it no longer needs of memory later than by itself: the header is 500 MB of it.
 # Each compile instantiates anew the templates that inline functions of its header use: 2 s of the large header. So what knows tensors,
 # but hardly how to compute with them, takes a small one (0.8 s), in which LibTorch's headers include single operators: `ddprun_header`,
