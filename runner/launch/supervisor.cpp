@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
