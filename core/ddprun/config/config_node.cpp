@@ -332,8 +332,9 @@ ConfigNode read_yaml(const std::filesystem::path& file) {
   std::string text;
   try {
     const std::int64_t bytes = RegularFile(file).size();
-    if (bytes > kMaxBytes)
+    if (bytes > kMaxBytes) {
       throw unreadable(with_thousands(bytes) + " bytes: no experiment has 16 MB");
+    }
     text = read_whole(file);
   } catch (const std::runtime_error& error) {
     throw unreadable(error.what());

@@ -1,5 +1,4 @@
 // Bytes as the characters that tokenizer.json has for them, and the parts of it that are known.
-#include "ddprun/base/json.h"
 #include "ddprun/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
 
 namespace ddprun {

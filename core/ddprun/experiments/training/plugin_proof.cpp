@@ -110,8 +110,8 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
 
 constexpr double kFactorTolerance = 1e-5;  // factors are float32
 
-/// What clipping multiplies gradients by.
-/// In float32, as the optimizer has it: a tiny one has few digits there, or none.
+/// What clipping multiplies gradients by. In float32, as the optimizer has it: a tiny one has few
+/// digits there, or none.
 double clip_factor(const Experiment& experiment, const StepScalars& scalars) {
   const double clip_norm = training(experiment).optimizer.clip_norm;
   if (clip_norm <= 0) return 1;
