@@ -171,10 +171,10 @@ class Batch {
     return context;
   }
 
-  std::vector<Resumption::Planned> planned(std::span<const BatchRow> rows) const {
+  std::vector<BatchResumption::Planned> planned(std::span<const BatchRow> rows) const {
     return mapped(rows, [this](const BatchRow& each) {
       const bool can_run = each.planned != nullptr && each.planned->not_here.empty();
-      return Resumption::Planned{&each.row, each.file, place(each), can_run};
+      return BatchResumption::Planned{&each.row, each.file, place(each), can_run};
     });
   }
 
@@ -351,9 +351,9 @@ class Batch {
   std::vector<PlannedFile> files_;
   Executor& executor_;
   ProgressDisplay& display_;
-  Resumption resumption_ = {executor_, [this](const std::string& text) {
-                              if (!request_.quiet) display_.message(text);
-                            }};
+  BatchResumption resumption_ = {executor_, [this](const std::string& text) {
+                                   if (!request_.quiet) display_.message(text);
+                                 }};
   std::vector<BatchRow> rows_;
   std::vector<fs::path> written_;
   int interrupted_ = 0;

@@ -71,8 +71,8 @@ int verify(const fs::path& folder) {
 }
 
 int diff(const fs::path& first, const fs::path& second) {
-  const std::vector<TensorDifference> found = differences(first, second);
-  for (const TensorDifference& each : found) {
+  const std::vector<CheckpointDifference> found = differences(first, second);
+  for (const CheckpointDifference& each : found) {
     std::cout << fmt::format("{}{}{}: {}\n", each.file, each.name.empty() ? "" : ": ",
                              printable_line(each.name), each.words);
   }

@@ -29,7 +29,8 @@ std::optional<EarlierRow> newest_of(const Row& planned, const std::vector<Earlie
 }
 
 /// The first difference to a row of `rows` whose conditions count.
-std::vector<Difference> outdated_by(const Row& row, const std::vector<Resumption::Planned>& rows) {
+std::vector<Difference> outdated_by(const Row& row,
+                                    const std::vector<BatchResumption::Planned>& rows) {
   const auto ran = [](const Row& each) { return each.measured() && each.taken_from.empty(); };
   const bool any_ran = std::ranges::any_of(rows, [&](const auto& each) { return ran(*each.row); });
   for (const auto& other : rows) {
@@ -42,14 +43,14 @@ std::vector<Difference> outdated_by(const Row& row, const std::vector<Resumption
 
 }  // namespace
 
-std::vector<bool> Resumption::of_rank_0(const std::vector<bool>& own) {
+std::vector<bool> BatchResumption::of_rank_0(const std::vector<bool>& own) {
   std::string text;
   for (const bool each : own) text += each ? '+' : '-';
   text = executor_.of_rank_0(fmt::format("resuming, decision {}", ++decisions_), text);
   return mapped(text, [](char each) { return each == '+'; });
 }
 
-std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planned>& rows) {
+std::vector<std::optional<EarlierRow>> BatchResumption::read(const std::vector<Planned>& rows) {
   std::vector<std::optional<EarlierRow>> out(rows.size());
   std::vector<bool> taken(rows.size());
   std::map<const PlannedFile*, std::map<RunKey, std::vector<EarlierRow>>> found;  // a file each
@@ -73,7 +74,7 @@ std::vector<std::optional<EarlierRow>> Resumption::read(const std::vector<Planne
   return out;
 }
 
-std::vector<bool> Resumption::outdated(const std::vector<Planned>& rows) {
+std::vector<bool> BatchResumption::outdated(const std::vector<Planned>& rows) {
   std::vector<bool> out;
   for (const auto& [row, file, place, can_run] : rows) {
     const bool may_run = can_run && !row->taken_from.empty();

@@ -14,7 +14,7 @@
 namespace ddprun {
 
 /// Rank 0 of a launch that was joined decides for all ranks, as others may see another folder.
-class Resumption {
+class BatchResumption {
  public:
   /// A row of the batch.
   struct Planned {
@@ -25,7 +25,7 @@ class Resumption {
   };
 
   /// `say` shows a message. `executor` outlives this object.
-  Resumption(const Executor& executor, std::function<void(const std::string&)> say)
+  BatchResumption(const Executor& executor, std::function<void(const std::string&)> say)
       : executor_(executor), say_(std::move(say)) {}
 
   /// For each row, the newest earlier one of the same experiment and conditions. Where there are

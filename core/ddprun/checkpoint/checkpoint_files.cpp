@@ -141,8 +141,8 @@ std::string first_damage(const fs::path& folder, const CheckpointState& state, i
   return {};
 }
 
-std::vector<TensorDifference> differences(const fs::path& first, const fs::path& second) {
-  std::vector<TensorDifference> out;
+std::vector<CheckpointDifference> differences(const fs::path& first, const fs::path& second) {
+  std::vector<CheckpointDifference> out;
   std::set<std::string> names = files_in(first);
   names.merge(files_in(second));
   for (const std::string& name : names) {

@@ -16,12 +16,12 @@ namespace ddprun {
 std::string first_damage(const std::filesystem::path& folder, const CheckpointState& state,
                          int rank = 0, int ranks = 1);
 
-struct TensorDifference {
+struct CheckpointDifference {
   std::string file, name;
   std::string words;  ///< "only in the first", or both shapes, or how far values are apart
 };
 /// What two checkpoints differ in, in the order of files and tensors. Throws ConfigError.
-std::vector<TensorDifference> differences(const std::filesystem::path& first,
-                                          const std::filesystem::path& second);
+std::vector<CheckpointDifference> differences(const std::filesystem::path& first,
+                                              const std::filesystem::path& second);
 
 }  // namespace ddprun
