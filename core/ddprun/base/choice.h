@@ -23,6 +23,14 @@ concept NamedEnum = std::is_enum_v<E> && requires(E value) {
 template <NamedEnum E>
 inline constexpr auto kChoiceNames = choice_names(E{});
 
+/// All values, in the same order.
+template <NamedEnum E>
+inline constexpr auto kChoices = [] {
+  std::array<E, kChoiceNames<E>.size()> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<E>(i);
+  return values;
+}();
+
 /// The name of one value, as YAML, messages and JSON have it.
 template <NamedEnum E>
 constexpr const char* name_of(E value) {
@@ -32,8 +40,8 @@ constexpr const char* name_of(E value) {
 /// The value of that name, or nothing.
 template <NamedEnum E>
 constexpr std::optional<E> choice_of(std::string_view name) {
-  for (std::size_t i = 0; i < kChoiceNames<E>.size(); ++i) {
-    if (kChoiceNames<E>[i] == name) return static_cast<E>(i);
+  for (const E value : kChoices<E>) {
+    if (name_of(value) == name) return value;
   }
   return std::nullopt;
 }

@@ -40,45 +40,33 @@ std::uint64_t hash_in(const json& in) {
   return *hash;
 }
 
+}  // namespace
+
 /// [begin, count, "hash"]
-json to_json(const PartHash& part) { return {part.begin, part.count, hash_text(part.hash)}; }
-
-PartHash part_from_json(const json& in) {
-  return {in.at(0).get<std::int64_t>(), in.at(1).get<std::int64_t>(), hash_in(in.at(2))};
+static void to_json(json& out, const PartHash& part) {
+  out = {part.begin, part.count, hash_text(part.hash)};
 }
 
-FileHashes file_from_json(const json& in) {
-  FileHashes out{.header = hash_in(in.at("header"))};
-  for (const auto& [name, parts] : in.at("tensors").items()) {
-    std::vector<PartHash>& own = out.tensors[name];
-    for (const json& part : parts) own.push_back(part_from_json(part));
-  }
-  return out;
+static void from_json(const json& in, PartHash& part) {
+  part = {in.at(0).get<std::int64_t>(), in.at(1).get<std::int64_t>(), hash_in(in.at(2))};
 }
+
+static void to_json(json& out, const FileHashes& file) {
+  out = {{"header", hash_text(file.header)}, {"tensors", file.tensors}};
+}
+
+static void from_json(const json& in, FileHashes& file) {
+  file.header = hash_in(in.at("header"));
+  in.at("tensors").get_to(file.tensors);
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointState, step, updates, ranks, global_batch, strategy,
+                                   precision, optimizer, ddprun, torch, config, files)
+
+namespace {
 
 /// Of the text without it, so that a state is not taken for another's.
 std::string own_hash(const json& state) { return hash_text(hash64(json_text(state))); }
-
-CheckpointState from_json(json in) {
-  const std::string hash = in.at(kOwnHash);
-  in.erase(kOwnHash);
-  if (hash != own_hash(in)) throw std::runtime_error("another hash of itself than when saved");
-  if (in.at("format") != kFormat) throw std::runtime_error("format " + in.at("format").dump());
-  CheckpointState state{.step = in.at("step"),
-                        .updates = in.at("updates"),
-                        .ranks = in.at("ranks"),
-                        .global_batch = in.at("global_batch"),
-                        .strategy = in.at("strategy"),
-                        .precision = in.at("precision"),
-                        .optimizer = in.at("optimizer"),
-                        .ddprun = in.at("ddprun"),
-                        .torch = in.at("torch"),
-                        .config = in.at("config"),
-                        .data = hash_in(in.at("data"))};
-  for (const auto& [name, file] : in.at("files").items()) state.files[name] = file_from_json(file);
-  if (state.step < 0 || state.updates < 0 || state.ranks < 1) throw std::runtime_error("a number");
-  return state;
-}
 
 std::string read_line(const fs::path& file) {
   try {
@@ -94,27 +82,9 @@ std::string read_line(const fs::path& file) {
 std::string rank_file(std::int64_t rank) { return fmt::format("rank-{:05}.safetensors", rank); }
 
 std::string to_json_text(const CheckpointState& state) {
-  json out = {{"format", kFormat},
-              {"step", state.step},
-              {"updates", state.updates},
-              {"ranks", state.ranks},
-              {"global_batch", state.global_batch},
-              {"strategy", state.strategy},
-              {"precision", state.precision},
-              {"optimizer", state.optimizer},
-              {"ddprun", state.ddprun},
-              {"torch", state.torch},
-              {"config", state.config},
-              {"data", hash_text(state.data)},
-              {"files", json::object()}};
-  for (const auto& [name, hashes] : state.files) {
-    json tensors = json::object();
-    for (const auto& [tensor, parts] : hashes.tensors) {
-      tensors[tensor] = json::array();
-      for (const PartHash& part : parts) tensors[tensor].push_back(to_json(part));
-    }
-    out["files"][name] = {{"header", hash_text(hashes.header)}, {"tensors", std::move(tensors)}};
-  }
+  json out = state;
+  out["format"] = kFormat;
+  out["data"] = hash_text(state.data);
   const std::string hash = own_hash(out);
   out[kOwnHash] = hash;
   return json_text(out) + "\n";
@@ -122,7 +92,17 @@ std::string to_json_text(const CheckpointState& state) {
 
 std::uint64_t hash_of(const CheckpointState& state) { return hash64(to_json_text(state)); }
 
-CheckpointState state_from_text(const std::string& text) { return from_json(parse_json(text)); }
+CheckpointState state_from_text(const std::string& text) {
+  json in = parse_json(text);
+  const std::string hash = in.at(kOwnHash);
+  in.erase(kOwnHash);
+  if (hash != own_hash(in)) throw std::runtime_error("another hash of itself than when saved");
+  if (in.at("format") != kFormat) throw std::runtime_error("format " + in.at("format").dump());
+  auto state = in.get<CheckpointState>();
+  state.data = hash_in(in.at("data"));
+  if (state.step < 0 || state.updates < 0 || state.ranks < 1) throw std::runtime_error("a number");
+  return state;
+}
 
 CheckpointState read_state(const fs::path& folder) {
   const fs::path file = folder / kStateFile;
