@@ -97,8 +97,8 @@ std::vector<std::int64_t> drawn_lines(const json& result, std::size_t count) {
 
 /// Charts have the colours of the picture, and its order.
 json memory_colours() {
-  return mapped(kChoiceNames<MemoryCategory>, [](const char* name) {
-    return json::array({name, colour_of(value_named<MemoryCategory>(name))});
+  return mapped(kChoices<MemoryCategory>, [](MemoryCategory each) {
+    return json::array({name_of(each), colour_of(each)});
   });
 }
 

@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 
 #include <array>
-#include <fstream>
-#include <new>
 #include <regex>
 
 #include "ddprun/base/failure.h"
@@ -82,14 +80,6 @@ bool near_memory_limit(pid_t process) {
   return taken + kLittleMemory > limit.rlim_cur;
 }
 
-std::int64_t kernel_memory_kills() {
-  std::ifstream in("/proc/vmstat");
-  std::string key;
-  std::int64_t value = 0;
-  while (in >> key >> value) {
-    if (key == "oom_kill") return value;
-  }
-  return 0;
-}
+std::int64_t kernel_memory_kills() { return number_in("/proc/vmstat", "oom_kill").value_or(0); }
 
 }  // namespace ddprun

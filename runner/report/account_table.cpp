@@ -38,8 +38,7 @@ std::int64_t payload_of(const Account& account) {
 /// By category at the peak of the steps.
 std::vector<MemoryCategory> categories_of(const std::vector<AccountLine>& lines) {
   std::vector<MemoryCategory> out;
-  for (const char* name : kChoiceNames<MemoryCategory>) {
-    const auto category = value_named<MemoryCategory>(name);
+  for (const MemoryCategory category : kChoices<MemoryCategory>) {
     const bool any = std::ranges::any_of(lines, [category](const AccountLine& line) {
       const PhaseAccount* const peak = line.account.peak(/*steps_alone=*/true);
       return peak != nullptr && peak->at_peak[category] > 0;
@@ -154,9 +153,9 @@ std::string csv_of(const std::vector<AccountLine>& lines) {
   for (const AccountLine& line : lines) {
     const std::string label = csv_field(line.label);
     for (const PhaseAccount& phase : line.account.phases) {
-      for (const char* name : kChoiceNames<MemoryCategory>) {
-        out += fmt::format("{},{},{},{},{}\n", label, line.account.ranks, phase.phase, name,
-                           phase.at_peak[value_named<MemoryCategory>(name)]);
+      for (const MemoryCategory category : kChoices<MemoryCategory>) {
+        out += fmt::format("{},{},{},{},{}\n", label, line.account.ranks, phase.phase,
+                           name_of(category), phase.at_peak[category]);
       }
     }
   }

@@ -15,18 +15,6 @@ namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 
-/// The number behind the word `key` in a file; nothing if there is none. Of a file without words,
-/// `key` is empty.
-std::optional<std::int64_t> number_in(const fs::path& file, const std::string& key = {}) {
-  std::ifstream in(file);
-  std::int64_t number = 0;
-  if (key.empty()) return in >> number ? std::optional(number) : std::nullopt;
-  for (std::string word; in >> word; std::getline(in, word)) {
-    if (word == key && in >> number) return number;
-  }
-  return {};
-}
-
 std::int64_t of_machine(const fs::path& root, const char* key) {
   const auto kib = number_in(root / "proc/meminfo", key);
   return kib ? *kib * 1024 : kUnknown;
@@ -49,6 +37,16 @@ std::int64_t held_by(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> number_in(const fs::path& file, const std::string& key) {
+  std::ifstream in(file);
+  std::int64_t number = 0;
+  if (key.empty()) return in >> number ? std::optional(number) : std::nullopt;
+  for (std::string word; in >> word; std::getline(in, word)) {
+    if (word == key && in >> number) return number;
+  }
+  return {};
+}
 
 std::int64_t total_memory(const fs::path& root) {
   std::int64_t total = of_machine(root, "MemTotal:");

@@ -6,10 +6,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace ddprun {
+
+/// The number behind the first word of a line, `key`, in a file ("MemTotal:"); nothing if there is
+/// none. Of a file without words, `key` is empty.
+std::optional<std::int64_t> number_in(const std::filesystem::path& file,
+                                      const std::string& key = {});
 
 /// The machine's memory (MemTotal), or the least limit of this process's cgroups if that is less;
 /// no limit where neither is known. In bytes, as all here. `root`: what /proc and /sys lie under.

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -46,13 +45,6 @@ std::string proc_value(const char* file, const std::string& key) {
 }
 
 std::string or_unknown(std::string value) { return value.empty() ? "unknown" : value; }
-
-/// Bytes of a value such as "16384 kB"; 0 if it is not such a value.
-std::int64_t parse_kib(const std::string& text) {
-  std::int64_t kib = 0;
-  std::from_chars(text.data(), text.data() + text.size(), kib);
-  return kib * 1024;
-}
 
 std::string memory_text(std::int64_t bytes) {
   if (bytes == std::numeric_limits<std::int64_t>::max()) return "unknown";
@@ -147,7 +139,7 @@ std::vector<int> usable_cores() {
 }
 
 std::int64_t proc_bytes(const char* file, const std::string& key) {
-  return parse_kib(proc_value(file, key));
+  return number_in(file, key + ":").value_or(0) * 1024;
 }
 
 std::int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM"); }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "ddprun/base/ranges.h"
@@ -15,16 +14,12 @@ namespace ddprun {
 
 namespace {
 
-std::int64_t& of(CategoryBytes& bytes, MemoryCategory category) {
-  return bytes[static_cast<std::size_t>(category)];
-}
-
 /// The point with the highest sum; the first of them.
 std::size_t highest(const std::vector<MemoryPoint>& points) {
   std::size_t found = 0;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const std::int64_t all = sum(points[i].bytes);
+    const std::int64_t all = points[i].bytes.sum();
     if (all > most) found = i;
     most = std::max(most, all);
   }
@@ -32,10 +27,6 @@ std::size_t highest(const std::vector<MemoryPoint>& points) {
 }
 
 }  // namespace
-
-std::int64_t sum(const CategoryBytes& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-}
 
 MemoryAccount::MemoryAccount(RecordedMemory recorded, const ResidentMemory& before,
                              std::vector<MemoryLook> looks)
@@ -45,12 +36,12 @@ MemoryAccount::MemoryAccount(RecordedMemory recorded, const ResidentMemory& befo
   MemoryPoint now{.time_ns = begin_ns()};
   for (const MemoryBlock& block : recorded_.blocks) {
     categories_.push_back(find_category(block));
-    if (block.born_event < 0) of(now.bytes, categories_.back()) += block.counted_bytes();
+    if (block.born_event < 0) now.bytes[categories_.back()] += block.counted_bytes();
   }
   points_.push_back(now);
   for (const MemoryEvent& event : recorded_.events) {
     const std::int64_t bytes = recorded_.blocks[event.block].counted_bytes();
-    of(now.bytes, category(event.block)) += event.allocated ? bytes : -bytes;
+    now.bytes[category(event.block)] += event.allocated ? bytes : -bytes;
     now.time_ns = event.time_ns;
     points_.push_back(now);
   }
@@ -92,18 +83,18 @@ MemoryMoment MemoryAccount::moment_at(const MemoryLook& look, const MemoryPoint&
   } else {
     add_process(look, event, moment);
   }
-  for (const auto& part : moment.library) of(moment.bytes, MemoryCategory::library) += part.second;
+  for (const auto& part : moment.library) moment.bytes[MemoryCategory::library] += part.second;
   return moment;
 }
 
 // What the allocator counts and nobody reported, or what was released so, is unexplained. It is
 // known at the look, and so small that it is the same at a peak shortly before.
 void MemoryAccount::add_device(const MemoryLook& look, MemoryMoment& moment) const {
-  const std::int64_t unreported = look.device->allocated - sum(points_[look.event].bytes);
+  const std::int64_t unreported = look.device->allocated - points_[look.event].bytes.sum();
   moment.resident = std::max(look.device->used, look.device->reserved);
   moment.library = {
       {"reserved by the allocator, in no tensor",
-       look.device->reserved - sum(moment.tensors) - unreported},
+       look.device->reserved - moment.tensors.sum() - unreported},
       {"used beside the allocator: context, libraries, other processes",
        moment.resident - look.device->reserved},
   };
@@ -121,8 +112,8 @@ void MemoryAccount::add_process(const MemoryLook& look, int event, MemoryMoment&
     }
   }
   moment.resident = look.resident.total();
-  of(moment.bytes, MemoryCategory::workspace) += look.workspace_bytes;
-  of(moment.bytes, MemoryCategory::communication) +=
+  moment.bytes[MemoryCategory::workspace] += look.workspace_bytes;
+  moment.bytes[MemoryCategory::communication] +=
       std::max<std::int64_t>(0, look.resident.shared - in_segments);
   const std::int64_t others = std::max<std::int64_t>(0, look.resident.heap_in_use - in_heap_then);
   moment.library = {

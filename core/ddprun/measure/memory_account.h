@@ -1,7 +1,6 @@
 // The memory of a recorded step by category: over the step, at its moments and at its peak.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,14 +13,10 @@
 
 namespace ddprun {
 
-/// Bytes of each MemoryCategory.
-using CategoryBytes = std::array<std::int64_t, kChoiceNames<MemoryCategory>.size()>;
-std::int64_t sum(const CategoryBytes& bytes);
-
 /// What tensors hold from an event on.
 struct MemoryPoint {
   std::int64_t time_ns = 0;
-  CategoryBytes bytes = {};
+  MemoryBytes bytes = {};
 };
 
 /// A device's memory as its allocator and its driver count it, bytes.
@@ -46,13 +41,13 @@ struct MemoryLook {
 struct MemoryMoment {
   std::string name;
   std::int64_t time_ns = 0;
-  CategoryBytes tensors = {};  ///< as the allocator counts them
-  CategoryBytes bytes = {};    ///< with what is no tensor
-  std::int64_t resident = 0;   ///< of a device: used
+  MemoryBytes tensors = {};   ///< as the allocator counts them
+  MemoryBytes bytes = {};     ///< with what is no tensor
+  std::int64_t resident = 0;  ///< of a device: used
   /// Of the category library: what it consists of.
   std::vector<std::pair<const char*, std::int64_t>> library = {};
 
-  std::int64_t unexplained() const { return resident - sum(bytes); }
+  std::int64_t unexplained() const { return resident - bytes.sum(); }
 };
 
 /// Operations and the bytes that each saves, the largest first.

@@ -42,11 +42,9 @@ std::string died_in(const MemoryAccount& account, const MemoryBlock& block) {
   return phase_of(account, block.died_in, "");
 }
 
-json category_json(const CategoryBytes& bytes) {
+json category_json(const MemoryBytes& bytes) {
   json out = json::object();
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    out[name_of(static_cast<MemoryCategory>(i))] = bytes[i];
-  }
+  for (const MemoryCategory each : kChoices<MemoryCategory>) out[name_of(each)] = bytes[each];
   return out;
 }
 
@@ -120,9 +118,8 @@ std::string memory_csv(const MemoryAccount& account) {
     out += fmt::format(",{} ({:.3f} ms)", moment.name,
                        static_cast<double>(moment.time_ns - account.begin_ns()) * 1e-6);
   }
-  for (std::size_t i = 0; i < kChoiceNames<MemoryCategory>.size(); ++i) {
-    add_line(kChoiceNames<MemoryCategory>[i],
-             [i](const MemoryMoment& moment) { return moment.bytes[i]; });
+  for (const MemoryCategory each : kChoices<MemoryCategory>) {
+    add_line(name_of(each), [each](const MemoryMoment& moment) { return moment.bytes[each]; });
   }
   add_line("unexplained", [](const MemoryMoment& moment) { return moment.unexplained(); });
   add_line("resident", [](const MemoryMoment& moment) { return moment.resident; });
@@ -130,7 +127,7 @@ std::string memory_csv(const MemoryAccount& account) {
     add_line(std::string("library: ") + account.peak().library[i].first,
              [i](const MemoryMoment& moment) { return moment.library[i].second; });
   }
-  add_line("resident: tensors", [](const MemoryMoment& moment) { return sum(moment.tensors); });
+  add_line("resident: tensors", [](const MemoryMoment& moment) { return moment.tensors.sum(); });
   return out + "\n";
 }
 
@@ -175,12 +172,12 @@ std::string memory_timeline_json(const MemoryAccount& account) {
   }
   const std::vector<MemoryPoint>& points = account.points();
   for (std::size_t i = 0; i < points.size(); ++i) {
-    for (std::size_t category = 0; category < points[i].bytes.size(); ++category) {
+    for (const MemoryCategory category : kChoices<MemoryCategory>) {
       const std::int64_t bytes = points[i].bytes[category];
       if (i > 0 && bytes == points[i - 1].bytes[category]) continue;
       events.push_back({{"ph", "C"},
                         {"pid", 0},
-                        {"name", kChoiceNames<MemoryCategory>[category]},
+                        {"name", name_of(category)},
                         {"ts", us(points[i].time_ns)},
                         {"args", {{"MB", static_cast<double>(bytes) * 1e-6}}}});
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <vector>
 
 #include "ddprun/profile/svg.h"
@@ -13,9 +14,8 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::size_t kCategories = kChoiceNames<MemoryCategory>.size();
 /// From the bottom up, as the categories.
-constexpr std::array<const char*, kCategories> kColours = {
+constexpr std::array<const char*, kChoices<MemoryCategory>.size()> kColours = {
     palette::kBlue,  palette::kLightBlue, palette::kOrange, palette::kGreen,
     palette::kRed,   palette::kYellow,    palette::kPink,   palette::kPurple,
     palette::kBrown, palette::kTeal,      palette::kGrey};
@@ -33,7 +33,7 @@ std::vector<MemoryPoint> thinned(const MemoryAccount& account) {
     const auto at = static_cast<std::size_t>(std::max(0.0, part) * kColumns);
     if (out.empty() || at != column) {
       out.push_back(point);
-    } else if (sum(point.bytes) > sum(out.back().bytes)) {
+    } else if (point.bytes.sum() > out.back().bytes.sum()) {
       out.back() = point;
     }
     column = at;
@@ -49,10 +49,10 @@ std::string words_of_peak(const MemoryAccount& account) {
   std::string out = fmt::format(
       "Areas of each category, stacked over the time of the step. At the peak, in {}: "
       "{:.2f} MB",
-      account.peak_phase(), megabytes(sum(peak.tensors)));
-  for (std::size_t i = 0; i < kCategories; ++i) {
-    if (peak.tensors[i] == 0) continue;
-    out += fmt::format(", {} {:.2f}", kChoiceNames<MemoryCategory>[i], megabytes(peak.tensors[i]));
+      account.peak_phase(), megabytes(peak.tensors.sum()));
+  for (const MemoryCategory each : kChoices<MemoryCategory>) {
+    if (peak.tensors[each] == 0) continue;
+    out += fmt::format(", {} {:.2f}", name_of(each), megabytes(peak.tensors[each]));
   }
   return out + ".";
 }
@@ -64,7 +64,7 @@ class Picture {
         points_(thinned(account)),
         ms_{kLeft, kWidth, std::max(1e-6, ms(account.end_ns()))},
         mb_{kTop + kHeight, -kHeight,
-            std::max(1e-6, megabytes(sum(account.peak().tensors)) * 1.12)},
+            std::max(1e-6, megabytes(account.peak().tensors.sum()) * 1.12)},
         svg_(kLeft + kWidth + kLegend, kTop + kHeight + kBottom,
              "Memory of a step's tensors, rank 0", words_of_peak(account)) {}
 
@@ -109,7 +109,7 @@ class Picture {
   /// Each category as a polygon of steps upon those below it.
   void add_areas() {
     std::vector<double> floor(points_.size(), 0.0);
-    for (std::size_t category = 0; category < kCategories; ++category) {
+    for (const MemoryCategory category : kChoices<MemoryCategory>) {
       std::vector<double> roof = floor;
       bool any = false;
       for (std::size_t i = 0; i < points_.size(); ++i) {
@@ -118,7 +118,7 @@ class Picture {
       }
       if (any) {
         svg_.path(fmt::format("M{}L{}Z", steps(roof, false), steps(floor, true)),
-                  fmt::format("fill=\"{}\"", kColours[category]));
+                  fmt::format("fill=\"{}\"", colour_of(category)));
       }
       floor = std::move(roof);
     }
@@ -150,12 +150,12 @@ class Picture {
 
   void add_peak() {
     const MemoryMoment& peak = account_.peak();
-    const double right = x(peak.time_ns), up = mb_(megabytes(sum(peak.tensors)));
+    const double right = x(peak.time_ns), up = mb_(megabytes(peak.tensors.sum()));
     svg_.circle(right, up, 4);
     const bool left_half = right < kLeft + kWidth / 2;
     svg_.text(
         right + (left_half ? 8 : -8), up - 8,
-        fmt::format("peak {:.2f} MB, {}", megabytes(sum(peak.tensors)), account_.peak_phase()),
+        fmt::format("peak {:.2f} MB, {}", megabytes(peak.tensors.sum()), account_.peak_phase()),
         fmt::format("text-anchor=\"{}\" class=\"bold\"", left_half ? "start" : "end"));
   }
 
@@ -165,13 +165,12 @@ class Picture {
     const MemoryMoment& peak = account_.peak();
     double down = kTop;
     svg_.text(kAt, down - 7, "at the peak, MB", "class=\"dim\"");
-    for (std::size_t i = kCategories; i-- > 0;) {
+    for (const MemoryCategory each : kChoices<MemoryCategory> | std::views::reverse) {
       const bool any = std::ranges::any_of(
-          points_, [i](const MemoryPoint& point) { return point.bytes[i] > 0; });
+          points_, [each](const MemoryPoint& point) { return point.bytes[each] > 0; });
       if (!any) continue;
-      svg_.legend(
-          kAt, down + 14, kColours[i],
-          fmt::format("{} {:.2f}", kChoiceNames<MemoryCategory>[i], megabytes(peak.tensors[i])));
+      svg_.legend(kAt, down + 14, colour_of(each),
+                  fmt::format("{} {:.2f}", name_of(each), megabytes(peak.tensors[each])));
       down += 20;
     }
     down += 30;
@@ -180,10 +179,8 @@ class Picture {
     svg_.text(kAt, down + 18,
               fmt::format("{} {:.1f}", account_.of_device() ? "used" : "resident",
                           megabytes(peak.resident)));
-    svg_.text(
-        kAt, down + 36,
-        fmt::format("of it library {:.1f}",
-                    megabytes(peak.bytes[static_cast<std::size_t>(MemoryCategory::library)])));
+    svg_.text(kAt, down + 36,
+              fmt::format("of it library {:.1f}", megabytes(peak.bytes[MemoryCategory::library])));
     svg_.text(kAt, down + 54, fmt::format("unexplained {:.1f}", megabytes(peak.unexplained())));
   }
 

@@ -114,7 +114,7 @@ TEST(MemoryTrace, GivesEachBlockACategoryByItsLife) {
   EXPECT_EQ(step.said(612), "saved for backward, , ") << "by the second forward";
   EXPECT_EQ(step.said(700), "communication, , ");
   EXPECT_EQ(step.said(800), "workspace, , ");
-  EXPECT_EQ(sum(step.account().peak().tensors), step.peak_bytes());
+  EXPECT_EQ(step.account().peak().tensors.sum(), step.peak_bytes());
   EXPECT_EQ(step.peak_bytes(), 1000 + 300 + 500 + 40'000);
   EXPECT_EQ(step.account().peak_phase(), "forward");
   EXPECT_THAT(step.account().saved("layers.3"), ElementsAre(Pair("w1w3", 500)));
@@ -177,7 +177,7 @@ TEST(MemoryAccount, ExplainsWhatIsResident) {
   ASSERT_EQ(account.moments().size(), 2u);
   const MemoryMoment& end = account.moments()[1];
   EXPECT_EQ(account.peak().name, "peak");
-  const auto of = [&](MemoryCategory each) { return end.bytes[static_cast<std::size_t>(each)]; };
+  const auto of = [&](MemoryCategory each) { return end.bytes[each]; };
   EXPECT_EQ(of(MemoryCategory::moments), 400);
   EXPECT_EQ(of(MemoryCategory::communication), 50) << "segments beside tensors";
   EXPECT_EQ(of(MemoryCategory::workspace), 20);
@@ -186,7 +186,7 @@ TEST(MemoryAccount, ExplainsWhatIsResident) {
   EXPECT_EQ(end.library[1].second, 600 - 400 - 20) << end.library[1].first;
   EXPECT_EQ(end.library[2].second, 900 - 600) << end.library[2].first;
   EXPECT_EQ(end.unexplained(), 75 - 30);
-  EXPECT_EQ(sum(end.bytes) + end.unexplained(), end.resident);
+  EXPECT_EQ(end.bytes.sum() + end.unexplained(), end.resident);
 }
 
 TEST(MemoryAccount, ExplainsWhatADriverSaysIsUsed) {
@@ -204,10 +204,10 @@ TEST(MemoryAccount, ExplainsWhatADriverSaysIsUsed) {
     SCOPED_TRACE(moment.name);
     EXPECT_EQ(moment.resident, 1000);
     EXPECT_EQ(moment.unexplained(), 30) << "allocated, and never reported";
-    EXPECT_EQ(moment.library[0].second, 600 - 30 - sum(moment.tensors)) << "cached";
+    EXPECT_EQ(moment.library[0].second, 600 - 30 - moment.tensors.sum()) << "cached";
     EXPECT_EQ(moment.library[1].second, 400) << "context";
   }
-  EXPECT_EQ(sum(account.peak().tensors), 450);
+  EXPECT_EQ(account.peak().tensors.sum(), 450);
 }
 
 TEST(MemoryAccount, TakesWhatIsReservedWhereNoDriverSaysMore) {

@@ -23,9 +23,9 @@ PeakMemory peak_of(const MemoryAccount& account, std::int64_t tokens) {
                  .unexplained_bytes = at.unexplained(),
                  .resident_bytes = at.resident,
                  .tokens = tokens};
-  for (std::size_t i = 0; i < at.bytes.size(); ++i) {
-    out.tensors.emplace_back(kChoiceNames<MemoryCategory>[i], at.tensors[i]);
-    out.categories.emplace_back(kChoiceNames<MemoryCategory>[i], at.bytes[i]);
+  for (const MemoryCategory each : kChoices<MemoryCategory>) {
+    out.tensors.emplace_back(name_of(each), at.tensors[each]);
+    out.categories.emplace_back(name_of(each), at.bytes[each]);
   }
   out.saved = account.saved(kFirstBlock);
   out.saved_again = account.saved(kFirstBlock, /*again=*/true);
