@@ -17,6 +17,9 @@ inline double number_or_nan(const nlohmann::json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+/// A number in JSON, which has no infinities and no NaN: "inf", "-inf", "nan".
+nlohmann::json json_number(double value);
+
 /// What the text says. Throws nlohmann::json::parse_error.
 nlohmann::json parse_json(std::string_view text);
 

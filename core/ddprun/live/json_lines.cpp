@@ -1,9 +1,9 @@
 // `output.jsonl`: a line of JSON a step.
 // A line is written at once, so `tail -f` and jq see whole lines.
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "ddprun/base/json.h"
 #include "ddprun/live/live_file.h"
 #include "ddprun/live/live_writer.h"
 
@@ -13,11 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// As in result.json: JSON has no infinities and no NaN, but a diverging loss has.
-Json number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
+std::string text_of(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 void add_time(Json& line, const LiveRun& run) {
@@ -26,10 +23,6 @@ void add_time(Json& line, const LiveRun& run) {
   line["run"] = run.run;
   line["time"] = iso_time(ms);
   line["time_s"] = static_cast<double>(ms) * 1e-3;
-}
-
-std::string text_of(const Json& line) {
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 class JsonLines final : public LiveWriter {
@@ -41,9 +34,10 @@ class JsonLines final : public LiveWriter {
     file_.emplace(path_);
   }
   void step(const LiveSample& sample) override {
-    Json line = {{"step", sample.step}, {"warmup", sample.warmup}, {"loss", number(sample.loss)}};
+    Json line = {
+        {"step", sample.step}, {"warmup", sample.warmup}, {"loss", json_number(sample.loss)}};
     const auto add = [&line](const char* key, const std::optional<double>& value) {
-      if (value) line[key] = number(*value);
+      if (value) line[key] = json_number(*value);
     };
     add("lr", sample.lr);
     add("gradient_norm", sample.gradient_norm);

@@ -1,9 +1,6 @@
 // The options of live outputs, and whether their file can be written.
 #include "ddprun/live/live_config.h"
 
-#include <filesystem>
-#include <stdexcept>
-
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
 #include "ddprun/live/live_file.h"

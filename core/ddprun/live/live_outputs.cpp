@@ -3,13 +3,11 @@
 
 #include <spdlog/spdlog.h>
 
-#include "ddprun/live/tfevents.h"
-
 namespace ddprun {
 
 LiveOutputs::LiveOutputs(const LiveConfig& config, const std::filesystem::path& folder) {
   if (config.jsonl) writers_.push_back({"jsonl", make_json_lines(folder / "steps.jsonl")});
-  if (config.tensorboard) writers_.push_back({"tensorboard", std::make_unique<TfEvents>(folder)});
+  if (config.tensorboard) writers_.push_back({"tensorboard", make_tfevents(folder)});
   if (config.mllog) writers_.push_back({"mllog", make_mllog(folder / "mllog.txt")});
   if (!config.prometheus.empty()) {
     writers_.push_back({"prometheus", make_prometheus_file(config.prometheus)});

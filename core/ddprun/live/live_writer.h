@@ -1,6 +1,6 @@
 // What is told of a run while it trains, and who writes it down.
 //
-// Family: json_lines.cpp mllog.cpp prometheus.cpp
+// Family: json_lines.cpp mllog.cpp prometheus.cpp tfevents.cpp
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "ddprun/optim/optimizer_config.h"
 
 namespace ddprun {
-
-/// The settings of `optimizer:` that logs name.
-struct LiveOptimizer {
-  std::string name = {};
-  double lr = 0, end_lr = 0, weight_decay = 0, beta_1 = 0, beta_2 = 0, epsilon = 0, momentum = 0,
-         clip_norm = 0;
-  std::int64_t warmup_steps = 0;
-  std::string schedule = {};  ///< after the warm-up
-};
 
 /// The formats of numbers in which a run computes and communicates: "float32", "bfloat16" ...
 struct LiveFormats {
@@ -36,7 +30,7 @@ struct LiveRun {
   std::int64_t global_batch = 0, context_length = 0;
   std::int64_t micro_batch = 0, accumulate = 1;  ///< sequences of a forward; forwards of a step
   std::int64_t eval_samples = 0;                 ///< sequences of an evaluation; 0: there is none
-  LiveOptimizer optimizer = {};
+  OptimizerConfig optimizer = {};
 
   std::int64_t tokens_per_step() const { return global_batch * context_length; }
 };
@@ -69,5 +63,12 @@ class LiveWriter {
 std::unique_ptr<LiveWriter> make_json_lines(const std::filesystem::path& path);
 std::unique_ptr<LiveWriter> make_mllog(const std::filesystem::path& path);
 std::unique_ptr<LiveWriter> make_prometheus_file(const std::filesystem::path& path);
+/// An event file, as TensorBoard reads it, which gets a name of its own in `folder`.
+std::unique_ptr<LiveWriter> make_tfevents(const std::filesystem::path& folder);
+
+/// CRC-32C (Castagnoli).
+std::uint32_t crc32c(std::string_view bytes);
+/// A record of the format TFRecord: length, masked sum of the length, bytes, masked sum of these.
+std::string tf_record(std::string_view bytes);
 
 }  // namespace ddprun

@@ -2,6 +2,7 @@
 // Each metric with its HELP and TYPE. Base units, as Prometheus asks for: seconds, not ms.
 #include <fmt/format.h>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <utility>
 
@@ -15,17 +16,12 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-std::string label(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      out += c;
-    }
+std::string label(std::string text) {
+  for (const auto& [special, escaped] :
+       {std::pair{"\\", R"(\\)"}, {"\"", R"(\")"}, {"\n", R"(\n)"}}) {
+    boost::replace_all(text, special, escaped);
   }
-  return out;
+  return text;
 }
 
 std::string metric_value(double value) {

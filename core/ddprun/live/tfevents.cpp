@@ -1,15 +1,17 @@
-// The messages Event and Summary of TensorFlow in the encoding of Protocol Buffers: each field is a
-// key, which has its number and its wire type, and a value.
-#include "ddprun/live/tfevents.h"
-
+// `output.tensorboard`: the messages Event and Summary of TensorFlow in the encoding of Protocol
+// Buffers: each field is a key, which has its number and its wire type, and a value.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
+#include <boost/crc.hpp>
 #include <climits>
+#include <optional>
+#include <utility>
 
 #include "ddprun/live/live_file.h"
+#include "ddprun/live/live_writer.h"
 
 namespace ddprun {
 
@@ -26,16 +28,6 @@ enum Field : std::uint8_t {
   kSimpleValue = 2,
 };
 enum WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-constexpr std::array<std::uint32_t, 256> crc_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < CHAR_BIT; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78U : 0);
-    table[i] = crc;
-  }
-  return table;
-}
 
 /// Lowest byte first.
 template <class Unsigned>
@@ -74,15 +66,41 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
+class TfEvents final : public LiveWriter {
+ public:
+  explicit TfEvents(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void begin(const LiveRun& /*run*/) override {
+    file_.emplace(folder_ / fmt::format("events.out.tfevents.{:010}.{}.{}", unix_ms() / 1000,
+                                        host_name(), getpid()));
+    file_->append(event(bytes_field(kFileVersion, "brain.Event:2")));
+  }
+  void step(const LiveSample& sample) override {
+    std::string values = scalar("train/loss", sample.loss);
+    const auto add = [&values](const char* tag, const std::optional<double>& value) {
+      if (value) values += scalar(tag, *value);
+    };
+    add("train/lr", sample.lr);
+    add("train/gradient_norm", sample.gradient_norm);
+    add("train/step_ms", sample.step_ms);
+    add("train/tokens_per_s", sample.tokens_per_s);
+    add("validation/loss", sample.validation_loss);
+    add("validation/bits_per_byte", sample.bits_per_byte);
+    const std::string step = key(kStep, kVarint) + varint(static_cast<std::uint64_t>(sample.step));
+    file_->append(event(step + bytes_field(kSummary, values)));
+  }
+  void end(const std::string& /*status*/) override {}
+
+ private:
+  std::filesystem::path folder_;
+  std::optional<LiveFile> file_;
+};
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
-  static constexpr auto kTable = crc_table();
-  std::uint32_t crc = ~0U;
-  for (const char byte : bytes) {
-    crc = kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFF] ^ (crc >> CHAR_BIT);
-  }
-  return ~crc;
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> sum;
+  sum.process_bytes(bytes.data(), bytes.size());
+  return sum.checksum();
 }
 
 std::string tf_record(std::string_view bytes) {
@@ -93,25 +111,8 @@ std::string tf_record(std::string_view bytes) {
   return length + masked(length) + std::string(bytes) + masked(bytes);
 }
 
-void TfEvents::begin(const LiveRun& /*run*/) {
-  file_.emplace(folder_ / fmt::format("events.out.tfevents.{:010}.{}.{}", unix_ms() / 1000,
-                                      host_name(), getpid()));
-  file_->append(event(bytes_field(kFileVersion, "brain.Event:2")));
-}
-
-void TfEvents::step(const LiveSample& sample) {
-  std::string values = scalar("train/loss", sample.loss);
-  const auto add = [&values](const char* tag, const std::optional<double>& value) {
-    if (value) values += scalar(tag, *value);
-  };
-  add("train/lr", sample.lr);
-  add("train/gradient_norm", sample.gradient_norm);
-  add("train/step_ms", sample.step_ms);
-  add("train/tokens_per_s", sample.tokens_per_s);
-  add("validation/loss", sample.validation_loss);
-  add("validation/bits_per_byte", sample.bits_per_byte);
-  const std::string step = key(kStep, kVarint) + varint(static_cast<std::uint64_t>(sample.step));
-  file_->append(event(step + bytes_field(kSummary, values)));
+std::unique_ptr<LiveWriter> make_tfevents(const std::filesystem::path& folder) {
+  return std::make_unique<TfEvents>(folder);
 }
 
 }  // namespace ddprun

@@ -4,24 +4,17 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 
 namespace ddprun {
 
 namespace {
 
 using nlohmann::json;
-
-/// JSON has no infinities and no NaN, but a diverging loss has.
-json from_number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
 
 double to_number(const json& value) {
   if (!value.is_string()) return value.get<double>();
@@ -39,7 +32,7 @@ double to_number(const json& value) {
 json value_json(const Quantity& quantity, double value) {
   switch (quantity.written) {
     case Written::number:
-      return from_number(value);
+      return json_number(value);
     case Written::integer:
       return static_cast<std::int64_t>(value);
     case Written::boolean:

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "ddprun/base/error.h"
-#include "ddprun/live/tfevents.h"
+#include "ddprun/live/live_file.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
@@ -39,7 +39,7 @@ LiveRun a_run() {
           .micro_batch = 2,
           .accumulate = 2,
           .eval_samples = 16,
-          .optimizer = {.name = "adamw", .lr = 0.5, .warmup_steps = 1, .schedule = "cosine"}};
+          .optimizer = {.lr = 0.5, .schedule = {.name = Schedule::cosine, .warmup_steps = 1}}};
 }
 
 void train(LiveOutputs& outputs) {

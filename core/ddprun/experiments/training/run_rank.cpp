@@ -52,9 +52,7 @@ void add_link_waits(const StepTimeline& step, const LinkCosts& costs, Sample& sa
 LiveRun live_run(const Experiment& experiment, std::int64_t first_step,
                  const std::filesystem::path& folder) {
   const TrainingConfig& config = training(experiment);
-  const OptimizerConfig& o = config.optimizer;
   const bool evaluates = config.train.eval.every > 0;
-  const auto beta = [&o](std::size_t i) { return o.betas.size() > i ? o.betas[i] : 0; };
   return {.name = experiment.name,
           .row = experiment.label.empty() ? experiment.name : experiment.label,
           .run = folder.filename().string(),
@@ -67,17 +65,7 @@ LiveRun live_run(const Experiment& experiment, std::int64_t first_step,
           .micro_batch = micro_batch(experiment),
           .accumulate = micro_batches(experiment, experiment.world.size),
           .eval_samples = evaluates ? config.train.eval.batches * global_batch(experiment) : 0,
-          .optimizer = {.name = name_of(o.name),
-                        .lr = o.lr,
-                        .end_lr = o.schedule.name == Schedule::cosine ? o.schedule.min_lr : o.lr,
-                        .weight_decay = o.weight_decay,
-                        .beta_1 = beta(0),
-                        .beta_2 = beta(1),
-                        .epsilon = o.eps,
-                        .momentum = o.momentum,
-                        .clip_norm = o.clip_norm,
-                        .warmup_steps = o.schedule.warmup_steps,
-                        .schedule = name_of(o.schedule.name)}};
+          .optimizer = config.optimizer};
 }
 
 std::string format_of(c10::ScalarType dtype) {
