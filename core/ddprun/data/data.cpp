@@ -15,10 +15,8 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
-#include "ddprun/data/matching_files.h"
 #include "ddprun/data/sample_order.h"
-#include "ddprun/data/text_corpus.h"
-#include "ddprun/data/token_files.h"
+#include "ddprun/data/token_sequence.h"
 
 namespace ddprun {
 
@@ -148,24 +146,6 @@ std::vector<std::vector<std::string>> sequences_of(const DataConfig& config) {
 
 std::string paths_of(const DataConfig& config) { return list_text(config.path); }
 
-void check_paths(const DataConfig& config) {
-  const bool wanted = config.source != DataKind::random;
-  if (wanted && config.path.empty()) {
-    throw ConfigError({.what = "data.source reads files, and none is named",
-                       .where = "data.path",
-                       .got = std::string("source ") + name_of(config.source) + ", no path",
-                       .expected = "one or more paths",
-                       .hint = "name files, or set data.source to random"});
-  }
-  if (!wanted && !config.path.empty()) {
-    throw ConfigError({.what = "data.source random reads no files",
-                       .where = "data.path",
-                       .got = list_text(config.path),
-                       .expected = "no path",
-                       .hint = "remove data.path, or set data.source to text or tokens"});
-  }
-}
-
 void check_document_end(const DataConfig& config, std::int64_t vocab_size) {
   const std::int64_t tokens =
       config.source == DataKind::text ? std::min<std::int64_t>(256, vocab_size) : vocab_size;
@@ -180,15 +160,7 @@ void check_document_end(const DataConfig& config, std::int64_t vocab_size) {
        .hint = "ddprun tokenizer and ddprun tokenize say the token's number"});
 }
 
-std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t vocab_size,
-                                      const SampleRule& rule) {
-  if (vocab_size < 256) {
-    throw ConfigError({.what = "text is read as bytes, which need a vocabulary of 256",
-                       .where = "model.vocab_size",
-                       .got = std::to_string(vocab_size),
-                       .expected = ">= 256",
-                       .hint = "raise model.vocab_size"});
-  }
+std::unique_ptr<DataSource> open_text(const DataConfig& config, const SampleRule& rule) {
   std::vector<std::unique_ptr<TokenSequence>> parts;
   std::int64_t bytes = 0, files = 0;
   std::string skipped;
@@ -207,13 +179,12 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
       rule);
 }
 
-template <class Token>
 std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t vocab_size,
                                         const SampleRule& rule) {
   std::vector<std::unique_ptr<TokenSequence>> parts;
   std::int64_t count = 0;
   for (const std::vector<std::string>& paths : sequences_of(config)) {
-    parts.push_back(std::make_unique<TokenFiles<Token>>(paths, vocab_size, rule.document_end));
+    parts.push_back(open_token_files(paths, config.token_type, vocab_size, rule.document_end));
     check_size(*parts.back(), paths, rule);
     count += parts.back()->size();
   }
@@ -280,20 +251,17 @@ void check_planned(const DataSource& source, const DataConfig& config, std::uint
 std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
                                       std::int64_t context_length, std::uint64_t seed,
                                       std::int64_t global_batch) {
-  check_paths(config);
   check_document_end(config, vocab_size);
   const SampleRule rule = {context_length, seed, config.order, global_batch, config.document_end};
   switch (config.source) {
     case DataKind::random:
       return std::make_unique<RandomTokens>(vocab_size, rule);
     case DataKind::text:
-      return open_text(config, vocab_size, rule);
+      return open_text(config, rule);
     case DataKind::tokens:
       break;
   }
-  return config.token_type == TokenType::uint16
-             ? open_tokens<std::uint16_t>(config, vocab_size, rule)
-             : open_tokens<std::uint32_t>(config, vocab_size, rule);
+  return open_tokens(config, vocab_size, rule);
 }
 
 }  // namespace ddprun

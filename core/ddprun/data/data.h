@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ddprun/data/data_config.h"
-#include "ddprun/data/file_piece.h"
+#include "ddprun/data/token_sequence.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // glob(3), whose order is that of the bytes here.
-#include "ddprun/data/matching_files.h"
+#include "ddprun/data/token_sequence.h"
 
 #include <glob.h>
 

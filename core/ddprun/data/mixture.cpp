@@ -2,7 +2,6 @@
 #include "ddprun/data/sample_order.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // Text as bytes: reads files and folders, and tells text from other files.
-#include "ddprun/data/text_corpus.h"
+#include "ddprun/data/token_sequence.h"
 
 #include <algorithm>
 #include <boost/locale/utf.hpp>
@@ -83,7 +83,7 @@ void TextCorpus::add_file(const std::string& path) {
 void TextCorpus::add(const std::string& path, const std::string& text) {
   bytes_ += text;
   paths_.push_back(path);
-  ends_.push_back(size());
+  ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
 }
 
 void TextCorpus::add_folder(const std::string& path) {
@@ -122,10 +122,6 @@ std::uint64_t TextCorpus::content_hash() const { return hash64(bytes_); }
 void TextCorpus::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(bytes_.data()) + begin;
   std::copy(bytes, bytes + count, out);
-}
-
-std::vector<FilePiece> TextCorpus::pieces(std::int64_t begin, std::int64_t count) const {
-  return pieces_of(ends_, begin, count, [this](std::int64_t file) { return paths_[file]; });
 }
 
 }  // namespace ddprun

@@ -1,19 +1,23 @@
 // Token files: recognizes llm.c's header, checks every token once, and reads pieces.
-#include "ddprun/data/token_files.h"
+#include "ddprun/data/token_sequence.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/regular_file.h"
 
 namespace ddprun {
 
@@ -110,7 +114,7 @@ struct Scan {
 
 // Calls `read` for that file, and says which one it was if that fails.
 template <class Read>
-std::int64_t readable(const std::string& path, const Read& read) {
+auto readable(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const Error&) {
@@ -150,61 +154,52 @@ class Examination {
 
   /// Checks the file's tokens. Throws ConfigError.
   void add(const std::string& path, const RegularFile& file, std::int64_t header) {
-    readable(path, [&] {
-      read(path, file, header);
-      return 0;
-    });
+    readable(path, [&] { read(path, file, header); });
   }
   Found found() const {
     return {hash_.value(), std::make_shared<const std::vector<std::int64_t>>(ends_)};
   }
 
  private:
-  void read(const std::string& path, const RegularFile& file, std::int64_t header);
-  void find_ends(std::span<const Token> tokens);
+  void read(const std::string& path, const RegularFile& file, std::int64_t header) {
+    Scan<Token> scan;
+    ReadingWords words;
+    file.visit_pieces(header, kChunkBytes, [&](std::int64_t at, std::span<const char> piece) {
+      words.say(path, at, file.size());
+      hash_.add(piece.data(), piece.size());
+      // Memory of malloc's suits any type, and files end with a token.
+      const std::span tokens(reinterpret_cast<const Token*>(piece.data()),
+                             piece.size() / sizeof(Token));
+      scan.add(tokens, (at - header) / kTokenSize<Token>, vocab_size_);
+      find_ends(tokens);
+    });
+    if (scan.bad_position < 0) return;
+    throw ConfigError({.what = "a token is not in the vocabulary",
+                       .where = path,
+                       .got = "token " + std::to_string(scan.bad) + " at position " +
+                              std::to_string(scan.bad_position),
+                       .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size_),
+                       .hint = "raise model.vocab_size to at least " +
+                               std::to_string(scan.largest + std::int64_t{1}) +
+                               ", or check data.token_type"});
+  }
+
+  void find_ends(std::span<const Token> tokens) {
+    if (document_end_ >= 0) {
+      for (auto at = tokens.begin(); at != tokens.end(); ++at) {
+        at = std::find(at, tokens.end(), static_cast<Token>(document_end_));
+        if (at == tokens.end()) break;
+        ends_.push_back(tokens_ + (at - tokens.begin()));
+      }
+    }
+    tokens_ += static_cast<std::int64_t>(tokens.size());
+  }
 
   std::int64_t vocab_size_, document_end_;
   Hash64 hash_;
   std::vector<std::int64_t> ends_;
   std::int64_t tokens_ = 0;  // so far
 };
-
-template <class Token>
-void Examination<Token>::find_ends(std::span<const Token> tokens) {
-  if (document_end_ >= 0) {
-    for (auto at = tokens.begin(); at != tokens.end(); ++at) {
-      at = std::find(at, tokens.end(), static_cast<Token>(document_end_));
-      if (at == tokens.end()) break;
-      ends_.push_back(tokens_ + (at - tokens.begin()));
-    }
-  }
-  tokens_ += static_cast<std::int64_t>(tokens.size());
-}
-
-template <class Token>
-void Examination<Token>::read(const std::string& path, const RegularFile& file,
-                              std::int64_t header) {
-  Scan<Token> scan;
-  ReadingWords words;
-  file.visit_pieces(header, kChunkBytes, [&](std::int64_t at, std::span<const char> piece) {
-    words.say(path, at, file.size());
-    hash_.add(piece.data(), piece.size());
-    // Memory of malloc's suits any type, and files end with a token.
-    const std::span tokens(reinterpret_cast<const Token*>(piece.data()),
-                           piece.size() / sizeof(Token));
-    scan.add(tokens, (at - header) / kTokenSize<Token>, vocab_size_);
-    find_ends(tokens);
-  });
-  if (scan.bad_position < 0) return;
-  throw ConfigError({.what = "a token is not in the vocabulary",
-                     .where = path,
-                     .got = "token " + std::to_string(scan.bad) + " at position " +
-                            std::to_string(scan.bad_position),
-                     .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size_),
-                     .hint = "raise model.vocab_size to at least " +
-                             std::to_string(scan.largest + std::int64_t{1}) +
-                             ", or check data.token_type"});
-}
 
 /// What was found, by what was examined. Forked ranks have what the plan found.
 struct Examined {
@@ -217,95 +212,112 @@ Examined& examined() {
   return the_one;
 }
 
+/// Token: std::uint16_t or std::uint32_t.
+template <class Token>
+class TokenFiles final : public TokenSequence {
+ public:
+  TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size,
+             std::int64_t document_end)
+      : vocab_size_(vocab_size), document_end_(document_end) {
+    for (const std::string& path : paths) {
+      RegularFile file = open_file(path);
+      if (file.size() % kTokenSize<Token> != 0) {
+        throw ConfigError({.what = "the token file ends within a token",
+                           .where = path,
+                           .got = std::to_string(file.size()) + " bytes",
+                           .expected = "a multiple of " + std::to_string(kTokenSize<Token>),
+                           .hint = "check data.token_type"});
+      }
+      const std::int64_t header =
+          readable(path, [&] { return header_bytes(path, file, kTokenSize<Token>); });
+      ends_.push_back(size() + (file.size() - header) / kTokenSize<Token>);
+      paths_.push_back(path);
+      files_.push_back({std::move(file), header});
+    }
+    examine_once();
+  }
+
+  std::uint64_t content_hash() const override { return content_hash_; }
+
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override {
+    for_each_piece(begin, count, [&](std::int64_t file, std::int64_t first, std::int64_t here) {
+      copy_from(file, first, here, out);
+      out += here;
+    });
+  }
+
+  void check_unchanged() const override {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (const std::string change = files_[i].file.change(); !change.empty()) {
+        throw changed(paths_[i], change);
+      }
+    }
+  }
+
+ private:
+  struct File {
+    RegularFile file;
+    std::int64_t header = 0;  ///< bytes before the first token
+  };
+
+  void examine_once() {
+    const std::lock_guard lock(examined().mutex);
+    std::vector<std::int64_t> key = {kTokenSize<Token>, vocab_size_, document_end_};
+    bool known = true;
+    for (const File& each : files_) {
+      const auto identity = each.file.identity();
+      known = known && identity.has_value();
+      if (known) key.insert(key.end(), identity->begin(), identity->end());
+    }
+    const auto earlier = examined().found.find(key);
+    Found found;
+    if (known && earlier != examined().found.end()) {
+      found = earlier->second;
+    } else {
+      Examination<Token> examination(vocab_size_, document_end_);
+      for (std::size_t i = 0; i < files_.size(); ++i) {
+        examination.add(paths_[i], files_[i].file, files_[i].header);
+      }
+      found = examination.found();
+    }
+    if (known) examined().found[key] = found;
+    content_hash_ = found.hash;
+    ends_of_documents_ = found.ends_of_documents;
+  }
+
+  void copy_from(std::int64_t number, std::int64_t begin, std::int64_t count,
+                 std::int64_t* out) const {
+    const auto& [file, header] = files_[number];
+    std::vector<Token> tokens(count);
+    const std::int64_t bytes = count * kTokenSize<Token>;
+    try {
+      if (file.read(header + begin * kTokenSize<Token>, tokens.data(), bytes) != bytes) {
+        throw std::runtime_error(file.change());
+      }
+    } catch (const std::runtime_error& error) {
+      throw changed(paths_[number], error.what());
+    }
+    if (static_cast<std::int64_t>(*std::ranges::max_element(tokens)) >= vocab_size_) {
+      throw changed(paths_[number],
+                    "a token that is not in the vocabulary, and was not there at first");
+    }
+    std::ranges::copy(tokens, out);
+  }
+
+  std::vector<File> files_;
+  std::int64_t vocab_size_, document_end_;
+  std::uint64_t content_hash_ = 0;
+};
+
 }  // namespace
 
-template <class Token>
-TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size,
-                              std::int64_t document_end)
-    : vocab_size_(vocab_size), document_end_(document_end) {
-  for (const std::string& path : paths) {
-    RegularFile file = open_file(path);
-    if (file.size() % kTokenSize<Token> != 0) {
-      throw ConfigError({.what = "the token file ends within a token",
-                         .where = path,
-                         .got = std::to_string(file.size()) + " bytes",
-                         .expected = "a multiple of " + std::to_string(kTokenSize<Token>),
-                         .hint = "check data.token_type"});
-    }
-    const std::int64_t header =
-        readable(path, [&] { return header_bytes(path, file, kTokenSize<Token>); });
-    ends_.push_back(size() + (file.size() - header) / kTokenSize<Token>);
-    files_.push_back({path, std::move(file), header});
+std::unique_ptr<TokenSequence> open_token_files(const std::vector<std::string>& paths,
+                                                TokenType type, std::int64_t vocab_size,
+                                                std::int64_t document_end) {
+  if (type == TokenType::uint16) {
+    return std::make_unique<TokenFiles<std::uint16_t>>(paths, vocab_size, document_end);
   }
-  examine_once();
+  return std::make_unique<TokenFiles<std::uint32_t>>(paths, vocab_size, document_end);
 }
-
-template <class Token>
-void TokenFiles<Token>::examine_once() {
-  const std::lock_guard lock(examined().mutex);
-  std::vector<std::int64_t> key = {kTokenSize<Token>, vocab_size_, document_end_};
-  bool known = true;
-  for (const File& each : files_) {
-    const auto identity = each.file.identity();
-    known = known && identity.has_value();
-    if (known) key.insert(key.end(), identity->begin(), identity->end());
-  }
-  const auto earlier = examined().found.find(key);
-  Found found;
-  if (known && earlier != examined().found.end()) {
-    found = earlier->second;
-  } else {
-    Examination<Token> examination(vocab_size_, document_end_);
-    for (const File& each : files_) examination.add(each.path, each.file, each.header);
-    found = examination.found();
-  }
-  if (known) examined().found[key] = found;
-  content_hash_ = found.hash;
-  ends_of_documents_ = found.ends_of_documents;
-}
-
-template <class Token>
-void TokenFiles<Token>::copy_from(const File& file, std::int64_t begin, std::int64_t count,
-                                  std::int64_t* out) const {
-  std::vector<Token> tokens(count);
-  const std::int64_t bytes = count * kTokenSize<Token>;
-  try {
-    if (file.file.read(file.header + begin * kTokenSize<Token>, tokens.data(), bytes) != bytes) {
-      throw std::runtime_error(file.file.change());
-    }
-  } catch (const std::runtime_error& error) {
-    throw changed(file.path, error.what());
-  }
-  if (static_cast<std::int64_t>(*std::ranges::max_element(tokens)) >= vocab_size_) {
-    throw changed(file.path, "a token that is not in the vocabulary, and was not there at first");
-  }
-  std::ranges::copy(tokens, out);
-}
-
-template <class Token>
-void TokenFiles<Token>::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
-  for_each_piece(ends_, begin, count,
-                 [&](std::int64_t file, std::int64_t first, std::int64_t here) {
-                   copy_from(files_[file], first, here, out);
-                   out += here;
-                 });
-}
-
-template <class Token>
-std::vector<FilePiece> TokenFiles<Token>::pieces(std::int64_t begin, std::int64_t count) const {
-  return pieces_of(ends_, begin, count, [this](std::int64_t file) { return files_[file].path; });
-}
-
-template <class Token>
-void TokenFiles<Token>::check_unchanged() const {
-  for (const File& file : files_) {
-    if (const std::string change = file.file.change(); !change.empty()) {
-      throw changed(file.path, change);
-    }
-  }
-}
-
-template class TokenFiles<std::uint16_t>;
-template class TokenFiles<std::uint32_t>;
 
 }  // namespace ddprun

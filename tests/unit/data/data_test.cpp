@@ -15,7 +15,7 @@
 #include <set>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/data/text_corpus.h"
+#include "ddprun/data/token_sequence.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/temporary_folder.h"
@@ -171,8 +171,6 @@ TEST_F(DataTest, TextThatIsRefused) {
   fs::create_directory(folder_ / "nothing");
   EXPECT_EQ(refusal(text({folder_ / "nothing"})).got, "no text in it");
   EXPECT_THAT(refusal(text({write("short.txt", "abcd")})).expected, HasSubstr("5"));
-  EXPECT_EQ(refusal(text({write("good.txt", "good enough")}), 255).where, "model.vocab_size");
-  EXPECT_EQ(refusal(text({})).where, "data.path");
 }
 
 TEST_F(DataTest, TokenFilesAreOneSequence) {
@@ -222,7 +220,6 @@ TEST_F(DataTest, TokenFilesThatAreRefused) {
   EXPECT_THAT(refusal(tokens({folder_ / "absent.bin"})).got, HasSubstr("No such file"));
   EXPECT_EQ(refusal(tokens({folder_})).where, folder_.string());
   EXPECT_THAT(refusal(tokens({good}), 301, 8).got, HasSubstr("8 tokens"));
-  EXPECT_EQ(refusal(tokens({})).where, "data.path");
 }
 
 // That it is not read a second time shows where its contents change and its time does not.
@@ -292,10 +289,6 @@ TEST_F(DataTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   EXPECT_EQ(refusal(text({"/dev/zero"})).got, "a device, not a file");
   fs::resize_file(write("sparse.txt", "x"), std::uintmax_t{1} << 42);
   EXPECT_THAT(refusal(text({folder_ / "sparse.txt"})).got, HasSubstr("more than memory"));
-}
-
-TEST_F(DataTest, RandomTokensTakeNoPath) {
-  EXPECT_EQ(refusal({.source = DataKind::random, .path = {"x"}}).where, "data.path");
 }
 
 }  // namespace

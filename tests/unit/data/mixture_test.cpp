@@ -11,7 +11,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/data/data.h"
-#include "ddprun/data/matching_files.h"
+#include "ddprun/data/token_sequence.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
