@@ -1,12 +1,10 @@
 // A call of attention as it is measured: its proof, its account of memory, its figures.
-#include "ddprun/experiments/attention/attention_kind.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "ddprun/config/registry.h"
-#include "ddprun/experiments/attention/measure_attention.h"
+#include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/proof/attention/attention_config.h"
 #include "ddprun/proof/attention/attention_proof.h"
 #include "ddprun/result/finding.h"

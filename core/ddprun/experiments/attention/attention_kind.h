@@ -1,7 +1,7 @@
 // The kind of experiment that measures one call of attention and its backward: times, memory, and
 // how far the results are from float64.
 //
-// Family: attention_kind.cpp attention_rank.cpp
+// Family: attention_kind.cpp attention_rank.cpp measure_attention.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
@@ -10,7 +10,11 @@
 namespace ddprun {
 
 class Attention;
+class ProcessGroup;
+class Sample;
 struct AttentionConfig;
+struct RankResult;
+struct RepeatConfig;
 
 struct AttentionKind : RunnableKind {
   std::string in_short(const RunStatistics& run) const override;
@@ -98,6 +102,13 @@ struct AttentionKind : RunnableKind {
 /// Run::work: operations, and the account of memory by formula. Throws PluginError if the attention
 /// fails to say its memory.
 nlohmann::json attention_work(const AttentionConfig& call, const Attention& attention);
+
+/// Adds to `result` the checks "output", "dq", "dk" and "dv" and, if they passed, this rank's
+/// samples (of kind attention) and the phases of the last one. `on_sample` is called after each
+/// sample.
+void measure_attention(const AttentionConfig& config, const RepeatConfig& repeat,
+                       Attention& attention, ProcessGroup& group,
+                       const std::function<void(const Sample&)>& on_sample, RankResult& result);
 
 /// The one object of the kind.
 const AttentionKind& attention_kind();

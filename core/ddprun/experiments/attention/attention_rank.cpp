@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <limits>
 
-#include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/attention/attention_kind.h"
-#include "ddprun/experiments/attention/measure_attention.h"
 #include "ddprun/plugin/ask_plugin.h"
+#include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/called.h"
+#include "ddprun/proof/attention/attention_config.h"
 #include "ddprun/rank/connected_rank.h"
 
 namespace ddprun {

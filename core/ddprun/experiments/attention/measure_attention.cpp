@@ -1,7 +1,8 @@
 // One call whose memory is counted and whose results are proved, then those that are timed.
-#include "ddprun/experiments/attention/measure_attention.h"
+#include "ddprun/experiments/attention/attention_kind.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,12 +10,16 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/group/process_group.h"
+#include "ddprun/config/repeat_config.h"
 #include "ddprun/device/product_speed.h"
-#include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/plugin/attention.h"
+#include "ddprun/proof/attention/attention_config.h"
 #include "ddprun/proof/attention/attention_proof.h"
 #include "ddprun/proof/attention/attention_trial.h"
 #include "ddprun/rank/repetition.h"
+#include "ddprun/result/rank_result.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // The options of the section `demonstration:`.
-#include "ddprun/experiments/precision/demonstration_config.h"
+#include "ddprun/experiments/precision/demonstrations.h"
 
 #include "ddprun/base/options.h"
 

@@ -1,19 +1,52 @@
 // What is demonstrated: one number added many times, in two ways that must agree, as a PyTorch
 // user's loop does it and by C++'s scalars; and which dtype each tensor of a small model has under
-// autocast, read off the tensors.
+// autocast, read off the tensors. The YAML section `demonstration:` says which.
 //
-// Family: accumulation.cpp autocast_dtypes.cpp
+// Family: accumulation.cpp autocast_dtypes.cpp demonstration_config.cpp
 #pragma once
 
 #include <c10/core/Device.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ddprun/experiments/precision/demonstration_config.h"
-
 namespace ddprun {
+
+class Options;
+
+enum class Demonstration : std::uint8_t {
+  accumulation,  ///< one number added many times
+  dtypes,        ///< the dtypes of a small model's tensors under autocast
+};
+constexpr auto choice_names(Demonstration) { return std::array{"accumulation", "dtypes"}; }
+
+/// The type of the addends, and of the sum that they are added to.
+enum class SumTypes : std::uint8_t {
+  float32,
+  float16,
+  float16_to_float32,            ///< float16 addends, a float32 sum
+  converted_float16_to_float32,  ///< the same, each addend converted to float32 before
+};
+constexpr auto choice_names(SumTypes) {
+  return std::array{"float32", "float16", "float16_to_float32", "converted_float16_to_float32"};
+}
+
+/// What autocast casts to.
+enum class AutocastType : std::uint8_t { float16, bfloat16 };
+constexpr auto choice_names(AutocastType) { return std::array{"float16", "bfloat16"}; }
+
+struct DemonstrationConfig {
+  Demonstration name = Demonstration::accumulation;
+  SumTypes sum = SumTypes::float32;
+  double addend = 0.01;
+  std::int64_t count = 1000;
+  AutocastType autocast = AutocastType::float16;
+};
+
+void declare_options(Options& options, DemonstrationConfig& config);
 
 /// What came of it, in float64, which holds every number of the smaller types.
 struct Accumulated {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/ranges.h"
-#include "ddprun/experiments/precision/demonstration_config.h"
+#include "ddprun/experiments/precision/demonstrations.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 

@@ -3,13 +3,11 @@
 
 #include <string>
 
-#include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/training_config.h"
-#include "ddprun/experiments/training_comparison/lockstep_rank.h"
 #include "ddprun/model/model_parameters.h"
 
 namespace ddprun {

@@ -9,11 +9,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "ddprun/base/error.h"
-#include "ddprun/base/json.h"
-#include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training_comparison/lockstep_record.h"
@@ -23,6 +19,9 @@
 #include "ddprun/rank/connected_rank.h"
 
 namespace ddprun {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorDifference, phase, unit, tensor, difference, size, element,
+                                   lead, other)
 
 namespace {
 
@@ -193,16 +192,16 @@ class Lockstep {
 
   /// Of all ranks, on rank 0; each tensor once.
   TensorDifferences gather(const TensorDifferences& own) {
+    const std::vector<std::uint8_t> bytes = json::to_cbor(own);  // JSON's text has no NaN
     TensorDifferences all;
-    for (const std::string& text : group_.all_gather_object(list_json(own).dump())) {
-      if (rank_.rank == 0) merge(parse_json(text), all);
+    for (const std::string& of_rank : group_.all_gather_object({bytes.begin(), bytes.end()})) {
+      if (rank_.rank == 0) merge(json::from_cbor(of_rank).get<TensorDifferences>(), all);
     }
     return all;
   }
 
-  static void merge(const json& of_rank, TensorDifferences& all) {
-    for (const json& each : of_rank) {
-      const TensorDifference difference = from_json(each);
+  static void merge(const TensorDifferences& of_rank, TensorDifferences& all) {
+    for (const TensorDifference& difference : of_rank) {
       const auto same = std::ranges::find_if(all, [&](const TensorDifference& other) {
         return other.phase == difference.phase && other.unit == difference.unit &&
                other.tensor == difference.tensor;
@@ -224,22 +223,7 @@ class Lockstep {
       return each.tensor == kLossName ? 1 : 0;
     };
     std::ranges::stable_sort(all, {}, place);
-    return list_json(all);
-  }
-
-  static json list_json(const TensorDifferences& all) {
-    return mapped(all, [](const TensorDifference& each) { return to_json(each); });
-  }
-
-  static TensorDifference from_json(const json& value) {
-    return {.phase = value.at("phase"),
-            .unit = value.at("unit"),
-            .tensor = value.at("tensor"),
-            .difference = number_or_nan(value.at("difference")),
-            .size = number_or_nan(value.at("size")),
-            .element = value.at("element"),
-            .lead = number_or_nan(value.at("lead")),
-            .other = number_or_nan(value.at("other"))};
+    return all;
   }
 
   const LockstepPart& part_;
@@ -266,13 +250,6 @@ TensorDifference at_element(std::int64_t element, const at::Tensor& off, const a
 }
 
 }  // namespace
-
-json to_json(const TensorDifference& difference) {
-  return {{"phase", difference.phase},   {"unit", difference.unit},
-          {"tensor", difference.tensor}, {"difference", difference.difference},
-          {"size", difference.size},     {"element", difference.element},
-          {"lead", difference.lead},     {"other", difference.other}};
-}
 
 TensorDifference largest_difference(const at::Tensor& lead, const at::Tensor& other,
                                     std::int64_t begin) {

@@ -1,14 +1,13 @@
 // `ddprun diff`: an experiment, and others that make each of its steps from what it had before it.
+// Beside it is `ddprun verify`, which declares nothing here.
 //
-// Family: lockstep_rank.cpp lockstep_check.cpp
+// Family: lockstep_rank.cpp lockstep_check.cpp verify_rank.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 namespace ddprun {
 
@@ -22,7 +21,6 @@ struct TensorDifference {
   std::int64_t element = 0;  ///< which one, in the order in which the tensor lies in memory
   double lead = 0, other = 0;  ///< its values
 };
-nlohmann::json to_json(const TensorDifference& difference);
 
 /// The element of `other` that is furthest from `lead`, measured by the largest |lead|: what sums
 /// of many addends are off by. (elements,) each; `begin` is the number of the first one.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "ddprun/checkpoint/tensor_file.h"
 #include "ddprun/parallel/training_state.h"
