@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ddprun/kernels/product/product.h"
-#include "ddprun/model/matmul.h"
+#include "ddprun/model/fused_ops.h"
 
 namespace ddprun {
 namespace {
@@ -60,11 +60,12 @@ void library_weight_gradient(Operands& o) {
 }
 
 const std::pair<const char*, Product> kProducts[] = {
-    {"forward/core", [](Operands& o) { linear_product_out(o.x, o.weight, o.y); }},
+    {"forward/core", [](Operands& o) { fused::linear_product_out(o.x, o.weight, o.y); }},
     {"forward/library", [](Operands& o) { at::mm_out(o.y, o.x, o.weight.t()); }},
-    {"input_gradient/core", [](Operands& o) { input_gradient_out(o.dy, o.weight, o.dx); }},
+    {"input_gradient/core", [](Operands& o) { fused::input_gradient_out(o.dy, o.weight, o.dx); }},
     {"input_gradient/library", [](Operands& o) { at::mm_out(o.dx, o.dy, o.weight); }},
-    {"weight_gradient/core", [](Operands& o) { weight_gradient(o.dy, o.x, false, o.gradient); }},
+    {"weight_gradient/core",
+     [](Operands& o) { fused::weight_gradient(o.dy, o.x, false, o.gradient); }},
     {"weight_gradient/library", library_weight_gradient}};
 
 /// The layers of peer-small for 512 tokens.

@@ -23,7 +23,7 @@
 #include "ddprun/config/options_io.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/memory/private_memory.h"
-#include "ddprun/model/matmul.h"
+#include "ddprun/model/fused_ops.h"
 #include "ddprun/model/model_config.h"
 
 namespace ddprun {
@@ -73,12 +73,14 @@ double linear_ms(Together& together, std::int64_t rows, std::int64_t in, std::in
   at::Tensor dx = at::empty_like(x);
   at::Tensor gradient = random(out, in, at::kFloat);
   at::Tensor gradient_of_type = at::empty_like(weight);
-  const double forward = call_ms(together, kBudgetMs, [&] { linear_product_out(x, weight, y); });
-  const double input = call_ms(together, kBudgetMs, [&] { input_gradient_out(dy, weight, dx); });
+  const double forward =
+      call_ms(together, kBudgetMs, [&] { fused::linear_product_out(x, weight, y); });
+  const double input =
+      call_ms(together, kBudgetMs, [&] { fused::input_gradient_out(dy, weight, dx); });
   const double by_aten =
       call_ms(together, kBudgetMs, [&] { at::mm_out(gradient_of_type, dy.t(), x); });
   const double own =
-      call_ms(together, kBudgetMs, [&] { weight_gradient(dy, x, /*add=*/false, gradient); });
+      call_ms(together, kBudgetMs, [&] { fused::weight_gradient(dy, x, /*add=*/false, gradient); });
   return forward + input + std::min(by_aten, own);
 }
 
@@ -102,7 +104,7 @@ double peak_gflops(Together& together, at::ScalarType type) {
     const at::Tensor b = random(size, size, type);
     at::Tensor c = at::empty_like(a);
     const double by_aten = call_ms(together, 200, [&] { at::mm_out(c, a, b); });
-    const double own = call_ms(together, 200, [&] { linear_product_out(a, b, c); });
+    const double own = call_ms(together, 200, [&] { fused::linear_product_out(a, b, c); });
     const double operations = 2.0 * static_cast<double>(size * size * size);
     best = std::max(best, 1e-6 * operations / std::min(by_aten, own));
   }

@@ -12,7 +12,6 @@
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/fused_node.h"
 #include "ddprun/model/fused_ops.h"
-#include "ddprun/model/matmul.h"
 
 namespace ddprun::fused {
 

@@ -11,7 +11,6 @@
 #include "ddprun/model/fused_layers.h"
 #include "ddprun/model/fused_node.h"
 #include "ddprun/model/fused_ops.h"
-#include "ddprun/model/matmul.h"
 
 namespace ddprun::fused {
 

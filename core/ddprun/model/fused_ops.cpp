@@ -11,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include "ddprun/kernels/product/product.h"
 #include "ddprun/kernels/rows/convert.h"
 #include "ddprun/kernels/rows/cross_entropy.h"
 #include "ddprun/kernels/rows/embedding.h"
@@ -65,6 +66,16 @@ void for_parts(std::int64_t rows, const F& f) {
 template <typename T>
 T* row(const at::Tensor& tensor, std::int64_t index) {
   return tensor.defined() ? tensor.data_ptr<T>() + index * tensor.stride(0) : nullptr;
+}
+
+template <typename T>
+kernels::Matrix<const T> operand(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<T>(), matrix.size(0), matrix.size(1), matrix.stride(0)};
+}
+
+template <typename T>
+kernels::Matrix<T> result(const at::Tensor& matrix) {
+  return {matrix.data_ptr<T>(), matrix.size(0), matrix.size(1), matrix.stride(0)};
 }
 
 }  // namespace
@@ -195,6 +206,54 @@ double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
     });
   });
   return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
+  at::Tensor out = at::empty({x.size(0), weight.size(0)}, x.options());
+  linear_product_out(x, weight, out);
+  return out;
+}
+
+void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out) {
+  RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({x, weight, out}));
+  with_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::product(operand<T>(x), operand<T>(weight).transposed(), false, result<T>(out));
+  });
+}
+
+at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  at::Tensor out = at::empty({dy.size(0), weight.size(1)}, dy.options());
+  input_gradient_out(dy, weight, out);
+  return out;
+}
+
+void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out) {
+  RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, weight, out}));
+  with_dtype(dy, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::product(operand<T>(dy), operand<T>(weight), false, result<T>(out));
+  });
+}
+
+void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out) {
+  RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, x, out}));
+  with_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::product(operand<T>(dy).transposed(), operand<T>(x), add, result<float>(out));
+  });
+}
+
+void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
+  const auto rounded = [&](at::Tensor& out) {
+    RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, x, out}));
+    if (x.is_meta()) return;
+    kernels::product(operand<at::BFloat16>(dy).transposed(), operand<at::BFloat16>(x), false,
+                     result<at::BFloat16>(out));
+  };
+  if (write_reduced_gradients(slots, rounded)) return;
+  add_gradients(slots, x.size(1),
+                [&](bool add, at::Tensor& out) { weight_gradient(dy, x, add, out); });
 }
 
 }  // namespace ddprun::fused
