@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "ddprun/memory/huge_heap.h"
-#include "runner/command/request.h"
 #include "runner/command_line/command_line.h"
 
 namespace {

@@ -2,10 +2,8 @@
 #include "ddprun/base/json.h"
 #include "runner/command/batch_file.h"
 
-#include "ddprun/config/config_json.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_statistics.h"
-#include "runner/report/result_files.h"
 
 namespace ddprun {
 

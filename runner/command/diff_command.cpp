@@ -7,7 +7,6 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"

@@ -8,8 +8,14 @@
 
 #include "runner/command/batch_file.h"
 #include "runner/launch/execute.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
+
+/// Half the width of the 95 % interval of a row's time beside that of its base, as a share of it;
+/// the widest of the rows that have one. Nothing: no two rows are compared, or one of them has
+/// fewer than three rounds.
+std::optional<double> widest_interval(const TableLines& table);
 
 /// `report.until` and `report.minutes`. The width of an interval decides, and not whether a
 /// difference is significant: looking for significance again and again finds some by chance, while

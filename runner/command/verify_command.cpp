@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <iostream>
-#include <map>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/text.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"

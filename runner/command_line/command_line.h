@@ -1,9 +1,21 @@
 // The command line of ddprun.
+//
+// Family: command_line.cpp command_options.cpp
 #pragma once
+
+#include "runner/command/request.h"
+
+namespace CLI {
+class App;
+}
 
 namespace ddprun {
 
 /// Parses the command line and runs the command. Returns the exit status.
 int run_command_line(int argc, char** argv);
+
+/// The commands and their options, as CLI11 is told them. What is parsed goes to `request`, which
+/// outlives `app`.
+void declare_commands(CLI::App& app, Request& request);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // One function a group of options; commands are made of these.
-#include "runner/command_line/command_options.h"
+#include "runner/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>

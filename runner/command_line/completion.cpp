@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
 #include <map>
 #include <set>

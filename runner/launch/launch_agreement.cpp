@@ -15,12 +15,10 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/store/foreign_text.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/rank/affinity.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
-#include "runner/launch/rank_process.h"
 
 namespace ddprun {
 

@@ -17,7 +17,6 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/shared_library.h"
 #include "ddprun/comm/launch/mpi_library.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/sweep.h"
@@ -28,7 +27,6 @@
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
-#include "runner/launch/plugin_alternatives.h"
 #include "runner/launch/shipped_files.h"
 
 namespace ddprun {

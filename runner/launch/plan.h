@@ -1,5 +1,7 @@
 // Plans a batch: reads the files, asks the plugins, and refuses everything that can be refused
 // before a rank starts.
+//
+// Family: plan.cpp plugin_alternatives.cpp
 #pragma once
 
 #include <filesystem>
@@ -105,5 +107,12 @@ class PlanCache {
 /// other machines would wait for this one.
 PlannedFile plan_file(const std::filesystem::path& file, const PlanOptions& options,
                       PlanCache& cache);
+
+/// Calls check(experiment). If it throws PluginRefusal, throws that with a hint that also names the
+/// installed plugins with any of which, and its defaults, in the place of the one that is there
+/// `check` throws no Error: "attention eager or sdpa, or precision fp32". At most three of a kind,
+/// and how many more there are.
+void check_with_alternatives(const Experiment& experiment, const PluginRegistry& registry,
+                             const std::function<void(const Experiment&)>& check);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// Tries each installed plugin in the place of the one of its kind.
-#include "runner/launch/plugin_alternatives.h"
+// Asks plugins whether they can take part. Where one cannot, tries each installed one in its place.
+#include "runner/launch/plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/plugin_library.h"

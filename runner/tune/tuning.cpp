@@ -12,7 +12,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/base/ranges.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_library.h"

@@ -2,7 +2,6 @@
 // they run.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>

@@ -10,7 +10,6 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/measure/statistics.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/row_names.h"

@@ -1,7 +1,6 @@
 // What `ddprun tune` found, in words, as a table, CSV and JSON, and as the file that it recommends.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

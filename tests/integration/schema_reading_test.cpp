@@ -9,7 +9,7 @@
 #include <set>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/config_json.h"
+#include "ddprun/config/config_node.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/config/schema/experiment_schema.h"

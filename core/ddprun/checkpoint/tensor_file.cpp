@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/child_process.h"
@@ -15,7 +19,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/json.h"
-#include "ddprun/checkpoint/direct_file.h"
 #include "ddprun/checkpoint/safetensors.h"
 
 namespace ddprun {
@@ -23,6 +26,88 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// A file that is as long as it will be. Writers through the page cache wait for one another (a
+/// lock of the file), and each byte is copied once more. So whole blocks go to the disk directly
+/// (O_DIRECT) where the file system has that; what is left at the ends, which another rank's bytes
+/// may share a block with, goes through the cache.
+class DirectFile {
+ public:
+  /// What a file should be aligned to, so that most of it is whole blocks.
+  static constexpr std::int64_t kBlock = 4096;
+
+  /// Opens it for writing. error() tells whether it could.
+  explicit DirectFile(const std::filesystem::path& path)
+      : cached_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)),
+        direct_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT)) {
+    if (cached_.get() < 0) error_ = errno;
+    if (direct_.get() >= 0) buffer_.reset(static_cast<char*>(std::aligned_alloc(kBlock, kAtOnce)));
+  }
+
+  /// 0, or the error number of what failed first.
+  int error() const { return error_; }
+
+  /// Writes `bytes` at `offset`, and adds them to `hash`, so that memory is read once.
+  void write(std::int64_t offset, const char* data, std::int64_t bytes, Hash64& hash) {
+    const std::int64_t end = offset + bytes;
+    const std::int64_t first = std::min((offset + kBlock - 1) / kBlock * kBlock, end);
+    const std::int64_t last = std::max(first, end / kBlock * kBlock);
+    write_parts(offset, data, first - offset, hash, /*in_blocks=*/false);
+    write_parts(first, data + (first - offset), last - first, hash, /*in_blocks=*/true);
+    write_parts(last, data + (last - offset), end - last, hash, /*in_blocks=*/false);
+  }
+
+  /// Waits until all is on the disk.
+  void sync() {
+    if (error_ == 0 && ::fsync(cached_.get()) != 0) error_ = errno;
+  }
+
+ private:
+  static constexpr std::int64_t kAtOnce = std::int64_t{4} << 20;
+
+  void write_at(const Descriptor& file, std::int64_t offset, const char* data, std::int64_t bytes) {
+    while (bytes > 0 && error_ == 0) {
+      const ssize_t written = ::pwrite(file.get(), data, static_cast<std::size_t>(bytes), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) {
+        error_ = written < 0 ? errno : ENOSPC;
+        return;
+      }
+      data += written;
+      offset += written;
+      bytes -= written;
+    }
+  }
+
+  /// `in_blocks`: past the cache, as long as the file system takes it.
+  void write_parts(std::int64_t offset, const char* data, std::int64_t bytes, Hash64& hash,
+                   bool in_blocks) {
+    for (std::int64_t done = 0; done < bytes && error_ == 0; done += kAtOnce) {
+      const std::int64_t part = std::min(bytes - done, kAtOnce);
+      hash.add(data + done, static_cast<std::size_t>(part));
+      if (in_blocks && buffer_ && write_block(offset + done, data + done, part)) continue;
+      write_at(cached_, offset + done, data + done, part);
+    }
+  }
+
+  /// Through a buffer that stays in the processor's cache. False: the file system wants other
+  /// blocks than these, and nothing was written.
+  bool write_block(std::int64_t offset, const char* data, std::int64_t bytes) {
+    std::memcpy(buffer_.get(), data, static_cast<std::size_t>(bytes));
+    write_at(direct_, offset, buffer_.get(), bytes);
+    if (error_ != EINVAL) return true;
+    error_ = 0;
+    buffer_.reset();
+    return false;
+  }
+
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  Descriptor cached_, direct_;
+  std::unique_ptr<char, Free> buffer_;  ///< aligned; none: the file system has no O_DIRECT
+  int error_ = 0;
+};
 
 const char* dtype_name(const TensorSpec& tensor) {
   if (const char* const name = safetensors_dtype(tensor.dtype)) return name;

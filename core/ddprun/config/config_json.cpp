@@ -1,5 +1,5 @@
 // One kind of node after the other.
-#include "ddprun/config/config_json.h"
+#include "ddprun/config/config_node.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,10 @@
 // A YAML document as a plain tree in which every value remembers where it came from.
+//
+// Family: config_node.cpp config_json.cpp
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,5 +41,9 @@ std::string to_yaml(const ConfigNode& node);
 
 /// The tree on one line, for messages and labels: "{name: mine, bucket_mb: 5}".
 std::string compact(const ConfigNode& node);
+
+/// A YAML tree as JSON: plain scalars become null, booleans and numbers, as plain_scalar.h reads
+/// them. What JSON cannot say (.inf, .nan) stays text.
+nlohmann::json to_json(const ConfigNode& node);
 
 }  // namespace ddprun

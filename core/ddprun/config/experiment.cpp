@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
-#include "ddprun/config/plain_scalar.h"
 #include "ddprun/config/plugin_library.h"
 #include "ddprun/config/sweep.h"
 

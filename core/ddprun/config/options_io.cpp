@@ -9,7 +9,6 @@
 #include <cmath>
 #include <optional>
 #include <stdexcept>
-#include <type_traits>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"

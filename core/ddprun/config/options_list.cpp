@@ -2,7 +2,6 @@
 // nearest name.
 #include <algorithm>
 #include <cctype>
-#include <type_traits>
 
 #include "ddprun/base/ranges.h"
 #include "ddprun/config/option_text.h"

@@ -1,12 +1,14 @@
 // A node of autograd that keeps as many bytes as the formula says.
-#include "ddprun/dry/dry_attention.h"
+#include "ddprun/dry/dry_device.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 
+#include <utility>
 #include <vector>
 
 #include "ddprun/base/error.h"
+#include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/plugin/parts/kernel_node.h"
 
@@ -42,42 +44,55 @@ struct DryAttentionNode final : KernelNode {
   }
 };
 
+class DryAttention final : public Attention {
+ public:
+  explicit DryAttention(std::shared_ptr<Attention> of) : of_(std::move(of)) {}
+
+  at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options) override {
+    const AttentionSizes sizes{.batch = q.size(0),
+                               .heads = q.size(1),
+                               .queries = q.size(2),
+                               .keys = k.size(2),
+                               .head_dim = q.size(3),
+                               .causal = options.causal,
+                               .element_bytes = static_cast<std::int64_t>(q.element_size()),
+                               .documents = options.first_keys.defined()};
+    const auto memory = ddprun::called(*of_, "memory()", [&] { return of_->memory(sizes); });
+    if (!memory) {
+      throw Error({.what = "the attention does not say what memory it takes",
+                   .where = "attention " + of_->called,
+                   .got = "no memory()",
+                   .expected = "Attention::memory(), or takes_meta()",
+                   .hint = "take another attention to predict memory, or run it"});
+    }
+    const auto node = make_node<DryAttentionNode>(q, k, v);
+    at::Tensor out, kept;
+    {
+      const KernelGuard quiet;
+      out = output_like(q);
+      const at::Tensor scratch = bytes_like(q, memory->forward - memory->saved);
+      kept = bytes_like(q, memory->saved);
+      RECORD_FUNCTION("ddprun::flash_attention",
+                      std::vector<c10::IValue>({q, k, v, options.causal}));
+    }
+    if (node) {
+      node->backward_bytes = memory->backward;
+      node->causal = options.causal;
+      torch::autograd::set_history(out, node);
+      node->save({q, k, v, kept}, {out});
+    }
+    return out;
+  }
+
+ private:
+  std::shared_ptr<Attention> of_;
+};
+
 }  // namespace
 
-at::Tensor DryAttention::forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 const AttentionOptions& options) {
-  const AttentionSizes sizes{.batch = q.size(0),
-                             .heads = q.size(1),
-                             .queries = q.size(2),
-                             .keys = k.size(2),
-                             .head_dim = q.size(3),
-                             .causal = options.causal,
-                             .element_bytes = static_cast<std::int64_t>(q.element_size()),
-                             .documents = options.first_keys.defined()};
-  const auto memory = ddprun::called(*of_, "memory()", [&] { return of_->memory(sizes); });
-  if (!memory) {
-    throw Error({.what = "the attention does not say what memory it takes",
-                 .where = "attention " + of_->called,
-                 .got = "no memory()",
-                 .expected = "Attention::memory(), or takes_meta()",
-                 .hint = "take another attention to predict memory, or run it"});
-  }
-  const auto node = make_node<DryAttentionNode>(q, k, v);
-  at::Tensor out, kept;
-  {
-    const KernelGuard quiet;
-    out = output_like(q);
-    const at::Tensor scratch = bytes_like(q, memory->forward - memory->saved);
-    kept = bytes_like(q, memory->saved);
-    RECORD_FUNCTION("ddprun::flash_attention", std::vector<c10::IValue>({q, k, v, options.causal}));
-  }
-  if (node) {
-    node->backward_bytes = memory->backward;
-    node->causal = options.causal;
-    torch::autograd::set_history(out, node);
-    node->save({q, k, v, kept}, {out});
-  }
-  return out;
+std::shared_ptr<Attention> dry_attention(std::shared_ptr<Attention> of) {
+  return std::make_shared<DryAttention>(std::move(of));
 }
 
 }  // namespace ddprun

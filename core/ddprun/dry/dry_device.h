@@ -1,7 +1,7 @@
-// Device meta, whose time is how much was computed, and the operators that a step needs and PyTorch
-// lacks there.
+// Device meta, whose time is how much was computed, and what a step needs and PyTorch lacks there:
+// operators, an attention, and a group whose peers are not there.
 //
-// Family: dry_device.cpp dry_operators.cpp
+// Family: dry_device.cpp dry_operators.cpp dry_attention.cpp absent_peers.cpp
 #pragma once
 
 #include <memory>
@@ -13,6 +13,9 @@
 #include "ddprun/result/account.h"
 
 namespace ddprun {
+
+class Attention;
+class ProcessGroup;
 
 /// Its marks are numbers in the order of their making, and time_of() such a mark is that number:
 /// what a CollectiveRecord has for times. From its making on it counts what operators would compute
@@ -50,5 +53,17 @@ class DryDevice final : public Device, private OperatorListener {
 /// loss, collectives of c10d code, and autocast (whose own rules pass tensors of device meta by;
 /// AutocastGuard switches on what is registered here). For a process of its own.
 std::shared_ptr<void> dry_operators();
+
+/// Allocates what `of` says that it takes (Attention::memory()), and computes nothing: kernels of a
+/// plugin's own cannot take tensors of device meta. Its output lies as (batch, time, heads,
+/// head_dim), as that of fused kernels of attention does. forward() throws Error if the memory is
+/// not known.
+std::shared_ptr<Attention> dry_attention(std::shared_ptr<Attention> of);
+
+/// Rank `rank` of `size`, `ranks_per_host` of them on its host. Every collective is done at once,
+/// moves nothing, and is recorded; what ranks tell each other is what this rank says. Subgroups are
+/// such groups too. `device`: of the tensors; it outlives the group.
+std::unique_ptr<ProcessGroup> group_of_absent_peers(int rank, int size, int ranks_per_host,
+                                                    Device& device);
 
 }  // namespace ddprun

@@ -5,6 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <mutex>
+#include <set>
+
 namespace ddprun {
 
 namespace {
@@ -20,6 +23,16 @@ std::int64_t ask(clockid_t clock) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+struct Threads {
+  std::mutex mutex;
+  std::set<int> numbers;
+};
+
+Threads& noted() {
+  static auto& threads = *new Threads;  // threads may outlive static objects
+  return threads;
+}
+
 }  // namespace
 
 std::int64_t kernel_clock_ns() { return ask(CLOCK_MONOTONIC); }
@@ -28,5 +41,19 @@ std::int64_t thread_cpu_ns(int thread) {
   return ask(static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6));
 }
 std::int64_t process_cpu_ns() { return ask(CLOCK_PROCESS_CPUTIME_ID); }
+
+void note_own_thread() {
+  Threads& threads = noted();
+  const std::lock_guard lock(threads.mutex);
+  threads.numbers.insert(static_cast<int>(::syscall(SYS_gettid)));
+}
+
+std::map<int, std::int64_t> own_threads_cpu_ns() {
+  Threads& threads = noted();
+  const std::lock_guard lock(threads.mutex);
+  std::map<int, std::int64_t> times;
+  for (const int thread : threads.numbers) times[thread] = thread_cpu_ns(thread);
+  return times;
+}
 
 }  // namespace ddprun

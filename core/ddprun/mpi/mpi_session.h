@@ -1,5 +1,5 @@
 // MPI in this process: started once, ended when the process ends.
-// Family: library.cpp
+// Family: mpi_backend.cpp
 #pragma once
 
 #include <mpi.h>

@@ -1,5 +1,6 @@
-// AdamW and SGD over ranges of the flat buffers, operator by operator.
-#include "ddprun/optim/aten_optimizer.h"
+// AdamW and SGD over ranges of the flat buffers, operator by operator, for devices that have no
+// kernels of our own.
+#include "ddprun/optim/optimizer.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

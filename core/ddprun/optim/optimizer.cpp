@@ -16,7 +16,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/memory/memory_label.h"
-#include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
 

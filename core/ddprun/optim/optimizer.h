@@ -1,18 +1,90 @@
 // Optimizers as one fused pass over a range of the flat buffers; clipping; learning rates.
+//
+// Family: optimizer.cpp aten_optimizer.cpp
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ddprun/memory/memory_category.h"
+#include "ddprun/memory/private_memory.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/optim/gradient_scale.h"
-#include "ddprun/optim/moments.h"
 #include "ddprun/optim/optimizer_config.h"
 #include "ddprun/optim/parameter_groups.h"
 
 namespace ddprun {
+
+/// Arrays of BufferDtypes::moments on the parameters' device. They cover only the ranges
+/// touched so far, so a rank that updates a part of the parameters pays for that part alone.
+class Moments {
+ public:
+  using Arrays = std::array<at::Tensor, 2>;
+
+  /// `count` arrays, at most two.
+  Moments(int count, const FlatBuffers& buffers)
+      : count_(count),
+        options_(at::TensorOptions(buffers.parameter(0).device()).dtype(buffers.dtypes().moments)) {
+  }
+
+  int count() const { return count_; }
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const auto& [begin, segment] : segments_) {
+      for (int k = 0; k < count_; ++k) sum += static_cast<std::int64_t>(segment.arrays[k].nbytes());
+    }
+    return sum;
+  }
+
+  /// Gives their memory back.
+  void drop() { segments_.clear(); }
+
+  /// Calls `visit(part, arrays, from)` for consecutive parts that make up `range`. The part's
+  /// elements begin at index `from` of each array.
+  template <typename Visit>
+  void for_each_part(Range range, const Visit& visit) {
+    while (range.begin < range.end) {
+      Segment& segment = segment_at(range);
+      const Range part{range.begin, std::min(range.end, segment.range.end)};
+      visit(part, segment.arrays, part.begin - segment.range.begin);
+      range.begin = part.end;
+    }
+  }
+
+ private:
+  struct Segment {
+    Range range;
+    Arrays arrays;
+  };
+
+  /// The segment that holds range.begin. If there is none, a new one, which ends at the next
+  /// segment.
+  Segment& segment_at(Range range) {
+    const auto next = segments_.upper_bound(range.begin);
+    if (next != segments_.begin() && std::prev(next)->second.range.end > range.begin) {
+      return std::prev(next)->second;
+    }
+    if (next != segments_.end()) range.end = std::min(range.end, next->first);
+    Segment& segment = segments_[range.begin];
+    segment.range = range;
+    const MemoryScope scope(MemoryCategory::moments);
+    for (int k = 0; k < count_; ++k) segment.arrays[k] = allocate_private(range.size(), options_);
+    return segment;
+  }
+
+  int count_;
+  at::TensorOptions options_;
+  std::map<std::int64_t, Segment> segments_;  // by begin; disjoint
+};
 
 /// Updates ranges of the parameters that this rank owns from the gradients' mean. In each step:
 /// begin_step() once, then at most one scale_gradients(), then update() for disjoint ranges in any
@@ -81,9 +153,16 @@ class Optimizer {
 /// kernels of our own on the CPU, elsewhere by ATen's operators.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
+/// The same on any device by ATen's operators, up to rounding. `config` has been checked.
+std::unique_ptr<Optimizer> make_aten_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
+
 /// The L2 norm over the gradients of what this rank owns, accumulated in double: a float64 scalar
 /// () on their device.
 at::Tensor gradient_norm(const FlatBuffers& buffers);
+
+/// The L2 norm, accumulated in double: a float64 scalar () on the device of `values`. It does not
+/// wait for the device.
+at::Tensor aten_norm(const at::Tensor& values);
 
 /// The learning rate of step `step` (0 is the first) of `total_steps`. The schedule is constant, or
 /// a cosine to the minimum (CS336 section 4.4). Both begin with a linear warm-up: step t <

@@ -11,8 +11,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -22,7 +20,6 @@
 #include "ddprun/measure/phase.h"
 #include "ddprun/memory/memory_category.h"
 #include "ddprun/optim/buffer_dtypes.h"
-#include "ddprun/parallel/loss_check.h"
 #include "ddprun/plugin/ask_plugin.h"
 #include "ddprun/plugin/called.h"
 

@@ -2,7 +2,6 @@
 // mean rounding can take a right reduction.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "ddprun/kernels/rows/drawn_integers.h"

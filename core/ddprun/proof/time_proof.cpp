@@ -23,7 +23,6 @@
 #include "ddprun/base/text.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/kernel_clock.h"
-#include "ddprun/measure/own_threads.h"
 #include "ddprun/proof/proof.h"
 
 namespace ddprun {

@@ -5,7 +5,8 @@
 
 #include <vector>
 
-#include "ddprun/comm/group/measure_link.h"
+#include "ddprun/comm/group/link_waits.h"
+#include "ddprun/measure/statistics.h"
 
 namespace ddprun {
 namespace {

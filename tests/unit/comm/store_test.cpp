@@ -13,7 +13,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/store_server.h"
 #include "support/error_of.h"
 #include "support/free_port.h"

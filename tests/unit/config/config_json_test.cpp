@@ -1,5 +1,5 @@
 // A YAML tree as JSON: each plain scalar has the type that an option would read it as.
-#include "ddprun/config/config_json.h"
+#include "ddprun/config/config_node.h"
 
 #include <gtest/gtest.h>
 

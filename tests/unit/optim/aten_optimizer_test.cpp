@@ -1,6 +1,6 @@
 // The optimizers by ATen's operators give what the kernels give, to rounding: ranges, scales,
 // copies.
-#include "ddprun/optim/aten_optimizer.h"
+#include "ddprun/optim/optimizer.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
-#include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/optimizer.h"
 #include "support/error_of.h"
 #include "support/matchers.h"

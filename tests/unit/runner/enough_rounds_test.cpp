@@ -1,5 +1,5 @@
 // Which interval of a table is the widest.
-#include "runner/compare/enough_rounds.h"
+#include "runner/command/open_rounds.h"
 
 #include <gtest/gtest.h>
 

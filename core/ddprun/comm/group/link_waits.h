@@ -1,14 +1,20 @@
 // What a step would wait for its collectives if a link that carries them one by one were all that
 // takes time: the step's own record, replayed.
+//
+// Family: link_waits.cpp measure_link.cpp
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "ddprun/comm/group/collective.h"
 
 namespace ddprun {
+
+class ProcessGroup;
+struct LineFit;
 
 /// How long a collective of one kind takes when nothing else runs (Hockney 1994).
 struct CollectiveCost {
@@ -57,5 +63,17 @@ struct LinkWaits {
 std::optional<LinkWaits> link_waits(const std::vector<CollectiveRecord>& records,
                                     const std::vector<std::int64_t>& begins_ns,
                                     const LinkCosts& costs);
+
+/// Calls each kind of collective that `records` have, at four sizes up to the largest of them (at
+/// most 4 MiB), a few times: some 20 ms. Where a call takes long, each size is called once. A size
+/// counts with its fastest call on any rank, in float32, in memory of the backend's own. All ranks
+/// call it, and get the same; it blocks, and its collectives are recorded. Barriers, and a kind
+/// whose times are on no rising line, are left out. Throws CommError.
+LinkCosts measure_link(ProcessGroup& group, const std::vector<CollectiveRecord>& records);
+
+/// A line through the fastest call of each size in `bytes`, in microseconds, of as many as four
+/// measurements: it is measured again while the line does not rise. Nothing if it never does.
+std::optional<LineFit> rising_line(const std::vector<double>& bytes,
+                                   const std::function<std::vector<float>()>& fastest_of_sizes);
 
 }  // namespace ddprun

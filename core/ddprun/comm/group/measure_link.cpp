@@ -1,5 +1,6 @@
-// A few calls of a few sizes, and a line through the fastest.
-#include "ddprun/comm/group/measure_link.h"
+// How long collectives take between these ranks while nothing else runs: a few calls of a few
+// sizes, and a line through the fastest.
+#include "ddprun/comm/group/link_waits.h"
 
 #include <ATen/TensorOperators.h>
 
@@ -11,6 +12,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/all_gather_values.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/statistics.h"
 

@@ -19,7 +19,6 @@
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/launch/backend_choice.h"
 #include "ddprun/comm/launch/master_address.h"
-#include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_client.h"

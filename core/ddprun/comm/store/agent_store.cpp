@@ -1,14 +1,13 @@
-// One question of each kind, and the version of PyTorch that the agent has loaded.
-#include "ddprun/comm/store/agent_store.h"
+// Whether the store that torchrun's agent serves speaks the protocol that ddprun speaks: one
+// question of each kind, and the version of PyTorch that the agent has loaded.
+#include "ddprun/comm/store/store_client.h"
 
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
 #include <fstream>
-#include <optional>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {
 

@@ -12,7 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 
 namespace ddprun {

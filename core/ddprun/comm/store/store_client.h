@@ -1,4 +1,6 @@
 // A c10d::Store over TCP in which every answer has a time limit.
+//
+// Family: store_client.cpp agent_store.cpp
 #pragma once
 
 #include <chrono>
@@ -80,5 +82,12 @@ class StoreClient final : public c10d::Store {
   Descriptor socket_;
   std::exception_ptr failure_;  ///< what every later call throws
 };
+
+/// Asks the store at `place` everything that StoreClient asks, over a connection of its own, and
+/// compares the answers. Throws CommError that names both versions of PyTorch where one differs.
+/// `rank` keeps apart the ranks that ask at once; `agent` is the process that serves the store, if
+/// it is on this host.
+void check_agent_store(const StorePlace& place, std::chrono::milliseconds timeout, int rank,
+                       int agent);
 
 }  // namespace ddprun

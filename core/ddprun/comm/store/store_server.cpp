@@ -21,7 +21,7 @@
 #include "ddprun/comm/store/store_connection.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "ddprun/comm/store/store_secret.h"
-#include "ddprun/measure/own_threads.h"
+#include "ddprun/measure/kernel_clock.h"
 
 namespace ddprun {
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>

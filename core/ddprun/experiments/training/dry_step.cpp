@@ -13,8 +13,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/base/json.h"
-#include "ddprun/comm/group/absent_peers.h"
-#include "ddprun/dry/dry_attention.h"
 #include "ddprun/dry/dry_device.h"
 #include "ddprun/dry/dry_phases.h"
 #include "ddprun/experiments/training/run_plugins.h"
@@ -75,7 +73,7 @@ int rank_that_holds_most(Trainer& trainer, int ranks) {
 RunPlugins dry_plugins(const Experiment& experiment, const PluginRegistry& registry) {
   RunPlugins plugins = make_plugins(registry, experiment);
   if (!plugins.attention->takes_meta()) {
-    plugins.attention = std::make_shared<DryAttention>(plugins.attention);
+    plugins.attention = dry_attention(plugins.attention);
   }
   return plugins;
 }

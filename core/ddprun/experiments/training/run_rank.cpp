@@ -11,7 +11,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
-#include "ddprun/comm/group/measure_link.h"
+#include "ddprun/comm/group/link_waits.h"
 #include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/evaluation.h"
 #include "ddprun/experiments/training/resumption.h"

@@ -4,9 +4,6 @@
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
-#include <optional>
-
-#include "ddprun/plugin/parts/dry_autocast.h"
 #include "ddprun/plugin/precision.h"
 
 namespace ddprun {
@@ -14,7 +11,8 @@ namespace ddprun {
 /// Does what entering and leaving `torch.autocast(device, dtype)` does. The switch belongs to the
 /// thread, so ranks that are threads do not disturb each other. The cache of casts belongs to the
 /// process; it is keyed by weight and locked. If one rank empties it, another casts a second time,
-/// and no more. On device meta it does the same by DryAutocast.
+/// and no more. On device meta, which PyTorch's own autocast passes by, the products are in
+/// `dtype`, too.
 class AutocastGuard final : public Precision::Guard {
  public:
   AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
@@ -23,10 +21,10 @@ class AutocastGuard final : public Precision::Guard {
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
-  std::optional<DryAutocast> dry_;
   c10::DeviceType device_;
   bool enabled_before_;
   c10::ScalarType dtype_before_;
+  bool dry_before_;
 };
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// A backend whose collectives are over when they begin.
-#include "ddprun/comm/group/absent_peers.h"
+// What a step would send, without sending: a backend whose collectives are over when they begin.
+#include "ddprun/dry/dry_device.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -9,6 +9,7 @@
 
 #include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/future_work.h"
+#include "ddprun/comm/group/process_group.h"
 
 namespace ddprun {
 
