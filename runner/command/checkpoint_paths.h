@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/config/config_node.h"

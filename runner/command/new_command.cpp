@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
 #include <filesystem>
 #include <fstream>
@@ -130,14 +129,6 @@ void write_sources(const Sources& sources, const std::string& where) {
                        .expected = "a folder that may be written to, and room on its disk",
                        .hint = "-o FOLDER names another"});
   }
-}
-
-/// A path as one word of a shell.
-std::string shell_word(const std::string& path) {
-  constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-+/";
-  if (path.find_first_not_of(kPlain) == std::string::npos) return path;
-  return "'" + boost::replace_all_copy(path, "'", "'\\''") + "'";
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/plain_scalar.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
@@ -13,7 +12,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/base/failure.h"
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/rank/heap.h"

@@ -5,9 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "ddprun/comm/store/launch_board.h"

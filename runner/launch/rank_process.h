@@ -7,7 +7,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"

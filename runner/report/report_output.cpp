@@ -1,7 +1,6 @@
 // The formats of a report.
 #include "runner/report/report_output.h"
 
-#include "ddprun/base/json.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/operator_tables.h"

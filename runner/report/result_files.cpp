@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <boost/algorithm/string/replace.hpp>
 #include <map>
 #include <set>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/profile/timeline_files.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
@@ -25,12 +25,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
-
-std::string quoted_for_shell(const std::string& word) {
-  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  return "'" + boost::replace_all_copy(word, "'", "'\\''") + "'";
-}
 
 /// Characters beside each other on a page of LaTeX's article, with its gaps between columns.
 constexpr int kPageWidth = 80;
@@ -176,7 +170,7 @@ std::string summary_latex(const ResultContext& context, const TableLines& table)
 std::string summary_markdown(const ResultContext& context, const TableLines& table) {
   const std::vector<Row>& rows = table.rows();
   std::string out = fmt::format("# {}\n\n{}\n\n```sh\n{}\n```\n\n", context.name, context.time,
-                                list_text(mapped(context.command_line, quoted_for_shell), " "));
+                                list_text(mapped(context.command_line, shell_word), " "));
   out += report_markdown(context, table);
   const std::vector<std::string> names = run_names(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {

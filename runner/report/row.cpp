@@ -1,8 +1,6 @@
 // Rows to and from result.json.
 #include "runner/report/row.h"
 
-#include <algorithm>
-
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/experiments/kinds.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <boost/locale/utf.hpp>
 
 namespace ddprun {
@@ -82,6 +83,13 @@ std::string shortened(const std::string& text, std::size_t limit) {
   const auto left_out = static_cast<std::int64_t>(tail - head);
   return fmt::format("{} [{} bytes more] {}", text.substr(0, head), with_thousands(left_out),
                      text.substr(tail));
+}
+
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  return "'" + boost::replace_all_copy(text, "'", "'\\''") + "'";
 }
 
 }  // namespace ddprun

@@ -26,6 +26,9 @@ std::string printable(std::string_view text);
 /// The same on one line: newlines and tabs become \n and \t.
 std::string printable_line(std::string_view text);
 
+/// The text as one word of a shell.
+std::string shell_word(const std::string& text);
+
 /// The UTF-8 character that begins at text[at]: its bytes and its code. Where no character begins,
 /// one byte without a code.
 struct Utf8Character {

@@ -7,7 +7,6 @@
 #include <caffe2/serialize/inline_container.h>
 #include <array>
 #include <functional>
-#include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <utility>

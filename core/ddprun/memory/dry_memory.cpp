@@ -4,7 +4,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
 #include <limits>
 #include <mutex>
 #include <unordered_map>

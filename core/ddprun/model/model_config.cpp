@@ -2,7 +2,6 @@
 #include "ddprun/model/model_config.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"

@@ -1,8 +1,6 @@
 // Defaults of the plugin interfaces: a plugin says only what differs.
 #include "ddprun/plugin/plugin.h"
 
-#include <utility>
-
 #include "ddprun/base/error.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/precision.h"

@@ -1,7 +1,6 @@
 // The timeline of a step: what each rank did when, and what of its waiting nothing hid.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <utility>
 
@@ -28,27 +29,12 @@ constexpr const char* kStyle =
     "}\n"
     "</style>\n";
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
+std::string escaped(std::string text) {
+  for (const auto& [special, entity] :
+       {std::pair{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}}) {
+    boost::replace_all(text, special, entity);
   }
-  return out;
+  return text;
 }
 
 /// A decimal where there is one.

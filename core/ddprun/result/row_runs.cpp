@@ -1,8 +1,6 @@
 // Rows from runs, and figures over the runs of a row.
 #include "ddprun/result/row_runs.h"
 
-#include <algorithm>
-
 #include "ddprun/base/ranges.h"
 
 namespace ddprun {

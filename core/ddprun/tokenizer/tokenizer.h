@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "ddprun/tokenizer/pair_map.h"
@@ -55,7 +54,6 @@ class Tokenizer {
   std::size_t cut(std::string_view text, std::size_t limit) const;
 
  private:
-  class Piece;
   void encode_plain(std::string_view text, std::vector<std::int32_t>& out) const;
 
   Vocabulary vocabulary_;

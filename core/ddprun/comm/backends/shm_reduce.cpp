@@ -1,7 +1,6 @@
 // Reduction loops, compiled once a SIMD level and chosen at run time.
 #include "ddprun/comm/backends/shm_reduce.h"
 
-#include <algorithm>
 #include <array>
 #include <type_traits>
 #include <utility>

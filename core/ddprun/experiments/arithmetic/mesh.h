@@ -2,8 +2,6 @@
 // and tensor parallelism, on paper: CS336's arithmetic (assignment 2, communication accounting).
 #pragma once
 
-#include <cstdint>
-
 #include "ddprun/comm/group/link.h"
 
 namespace ddprun {

@@ -1,7 +1,6 @@
 // What a collective's experiment says, what is refused, and what a rank does.
 #include <fmt/format.h>
 
-#include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/config/experiment.h"

@@ -2,7 +2,6 @@
 #include <string>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/report_config.h"
 #include "ddprun/experiments/training/training_config.h"

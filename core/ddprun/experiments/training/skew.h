@@ -1,7 +1,6 @@
 // What ranks waited for one another, apart from what they waited for communication.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "ddprun/measure/intervals.h"

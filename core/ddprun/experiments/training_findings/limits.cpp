@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <optional>
 
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/measure/statistics.h"
