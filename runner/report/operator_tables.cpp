@@ -7,6 +7,7 @@
 #include <map>
 
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -35,15 +36,28 @@ void for_recorded(const TableLines& lines, const F& f) {
   }
 }
 
-/// "ddprun::product, 21 times": of those that compute or move something.
-std::string most_called(const OperatorTable& table, bool forward_alone) {
-  std::map<std::string, std::int64_t> calls;
+/// "aten::mm takes 93.05 ms in 29 calls, aten::mul is called most, 38 times": of those that compute
+/// or move something, over all parts.
+std::string most_words(const OperatorTable& table, bool forward_alone) {
+  struct Sum {
+    std::int64_t ns = 0, calls = 0;
+  };
+  std::map<std::string, Sum> sums;  // by operator
   for (const OperatorRow& row : table.rows) {
     if (forward_alone && !row.in_forward()) continue;
-    if (row.flops > 0 || row.bytes > 0) calls[row.name] += row.calls;
+    if (row.flops == 0 && row.bytes == 0) continue;
+    sums[row.name].ns += row.ns;
+    sums[row.name].calls += row.calls;
   }
-  const auto most = std::ranges::max_element(calls, {}, [](auto& each) { return each.second; });
-  return most == calls.end() ? "none" : fmt::format("{}, {} times", most->first, most->second);
+  if (sums.empty()) return "nothing";
+  const auto most = [&sums](std::int64_t Sum::*what) {
+    return *std::ranges::max_element(sums, {},
+                                     [what](const auto& each) { return each.second.*what; });
+  };
+  const auto [longest, taken] = most(&Sum::ns);
+  const auto [called, times] = most(&Sum::calls);
+  return fmt::format("{} takes {} ms in {}, {} is called most, {} times", longest,
+                     milliseconds(taken.ns), counted(taken.calls, "call"), called, times.calls);
 }
 
 /// Empty: one of the two is not there.
@@ -112,9 +126,8 @@ TextTable operator_sum_table(const TableLines& lines) {
 std::vector<std::string> operator_words(const TableLines& lines) {
   std::vector<std::string> out;
   for_recorded(lines, [&](const std::string& name, const OperatorTable& table) {
-    out.push_back(fmt::format("{}: most called in forward: {}; in the step: {}{}", name,
-                              most_called(table, true), most_called(table, false),
-                              softmax_words(table.sums())));
+    out.push_back(fmt::format("{}: in forward {}; in the step {}{}", name, most_words(table, true),
+                              most_words(table, false), softmax_words(table.sums())));
   });
   return out;
 }

@@ -39,12 +39,13 @@ std::string in_capitals(std::string text) {
   return text;
 }
 
-/// Proved, control, and each check that failed.
-void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+/// Proved, control, and each check that failed: `failures` are those before anything was measured.
+void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine> failures,
+               std::vector<ReportLine>& lines) {
   const bool repeated =
       std::ranges::any_of(rows, [](const NamedRow& each) { return each.row.repetition > 1; });
   std::vector<std::string> checks, controls, declared;
-  std::vector<ReportLine> failures;
+  const std::size_t runs = rows.size() + failures.size();
   std::size_t proved = 0;
   for (const auto& [row, statistics, name, row_name] : rows) {
     const Proof proof = summarize_proof(row);
@@ -66,7 +67,7 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
     }
   }
   if (proved > 0) {
-    lines.push_back({fmt::format("proved in {} of {} {}: {}", proved, rows.size(),
+    lines.push_back({fmt::format("proved in {} of {} {}: {}", proved, runs,
                                  repeated ? "runs" : "rows", fmt::join(checks, ", "))});
   }
   for (const std::string& words : declared) {
@@ -265,9 +266,15 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
     for (std::string& name : *of) name.insert(0, key);
   }
   std::vector<NamedRow> measured;
+  std::vector<ReportLine> failures;
   auto statistics = table.statistics().begin();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].measured()) measured.push_back({rows[i], *statistics++, names[i], row_names[i]});
+    if (rows[i].measured()) {
+      measured.push_back({rows[i], *statistics++, names[i], row_names[i]});
+    } else if (rows[i].status == RowStatus::proof_failed) {
+      failures.push_back(
+          {fmt::format("NOT PROVED: {}: {}", names[i], first_line(rows[i].reason)), true});
+    }
   }
   std::vector<ReportLine> lines;
   add_repeats(table, names, lines);
@@ -275,7 +282,7 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
   add_conditions(measured, lines);
   add_busy(measured, "another program", &RunLoad::others, lines);
   add_busy(measured, "another machine on the same host", &RunLoad::stolen, lines);
-  add_proof(measured, lines);
+  add_proof(measured, failures, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);
   add_emulated(measured, lines);

@@ -24,7 +24,7 @@ std::string report_output(ReportFormat format, const ResultContext& context,
       return text;
     }
   }
-  std::string out = terminal_report(table, terminal);
+  std::string out = terminal_report(table, terminal, context.report.columns);
   if (const PivotConfig& pivot = context.report.pivot; !pivot.empty()) {
     out += "\n" + pivot_title(pivot) + ":\n" +
            pivot_table(pivot, context.points, table).render(terminal.width, terminal.colour);

@@ -10,6 +10,7 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/result/run_load.h"
 #include "runner/report/report_lines.h"
+#include "runner/report/row_names.h"
 
 namespace ddprun {
 
@@ -198,6 +199,23 @@ TextTable::Cell why_not(const std::vector<Row>& rows, const TableLine& line) {
   return {name_of(row.status) + (reason.empty() ? "" : ": " + reason), Colour::red};
 }
 
+/// The table as a width allows it: columns of other titles go first, and names that would be cut
+/// lose their keys.
+TextTable table_for(const TableLines& lines, int width, const std::vector<std::string>& titles) {
+  TextTable table = report_table(lines);
+  for (std::size_t c = 1; !titles.empty() && c + 1 < table.columns.size(); ++c) {  // but the proof
+    TextTable::Column& column = table.columns[c];
+    if (!contains(titles, column.title)) column.drop_order += 2 * kDropFirst;
+  }
+  if (width == 0 || table.fitting(width).width() <= width) return table;
+  RowNames names{lines.title(), {}};
+  for (const TextTable::Line& line : table.lines) names.names.push_back(line.cells[0].text);
+  names = values_alone(names);
+  table.columns[0].title = names.title;
+  for (std::size_t i = 0; i < table.lines.size(); ++i) table.lines[i].cells[0] = {names.names[i]};
+  return table;
+}
+
 }  // namespace
 
 TextTable report_table(const TableLines& lines) {
@@ -224,9 +242,11 @@ TextTable report_table(const TableLines& lines) {
   return table;
 }
 
-std::string terminal_report(const TableLines& table, const Terminal& terminal) {
+std::string terminal_report(const TableLines& table, const Terminal& terminal,
+                            const std::vector<std::string>& titles) {
   std::vector<std::string> dropped;
-  std::string out = report_table(table).render(terminal.width, terminal.colour, &dropped);
+  std::string out =
+      table_for(table, terminal.width, titles).render(terminal.width, terminal.colour, &dropped);
   out += "\n";
   // In a pipe a sentence is a line, which programs can look for.
   const auto say = [&](const std::string& text, Colour colour) {

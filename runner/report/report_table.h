@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runner/report/table_lines.h"
 #include "runner/report/terminal.h"
@@ -13,7 +14,9 @@ namespace ddprun {
 /// that have a title.
 TextTable report_table(const TableLines& lines);
 
-/// The table and its notes for a terminal (or a pipe).
-std::string terminal_report(const TableLines& table, const Terminal& terminal);
+/// The table and its notes for a terminal (or a pipe). Where not all columns fit, those of these
+/// titles are the last to go.
+std::string terminal_report(const TableLines& table, const Terminal& terminal,
+                            const std::vector<std::string>& titles = {});
 
 }  // namespace ddprun

@@ -1,6 +1,9 @@
 // Names of rows from their files and sweeps.
 #include "runner/report/row_names.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <map>
 #include <set>
 
@@ -8,15 +11,20 @@ namespace ddprun {
 
 namespace {
 
-/// Whether a label has more than one "key=value": a comma outside of all brackets.
-bool has_several_keys(const std::string& label) {
+/// Each "key=value" of a label: commas outside of all brackets part them.
+std::vector<std::string> parts_of(const std::string& label) {
+  std::vector<std::string> parts(1);
   int depth = 0;
   for (const char c : label) {
     if (c == '(' || c == '[' || c == '{') ++depth;
     if (c == ')' || c == ']' || c == '}') --depth;
-    if (c == ',' && depth == 0) return true;
+    if (c == ',' && depth == 0) {
+      parts.emplace_back();
+    } else if (c != ' ' || !parts.back().empty()) {
+      parts.back() += c;
+    }
   }
-  return false;
+  return parts;
 }
 
 /// "strategy" if every label is "strategy=..." and nothing else; empty otherwise.
@@ -24,7 +32,7 @@ std::string common_key(const std::vector<Row>& rows) {
   std::string key;
   for (const Row& row : rows) {
     const std::size_t equals = row.label.find('=');
-    if (equals == std::string::npos || has_several_keys(row.label)) return {};
+    if (equals == std::string::npos || parts_of(row.label).size() > 1) return {};
     const std::string own = row.label.substr(0, equals);
     if (key.empty()) key = own;
     if (own != key) return {};
@@ -56,6 +64,25 @@ RowNames row_names(const std::vector<Row>& rows) {
     } else {
       out.names.push_back(one_file ? row.label : name + ": " + row.label);
     }
+  }
+  return out;
+}
+
+RowNames values_alone(const RowNames& names) {
+  RowNames out;
+  for (const std::string& name : names.names) {
+    std::vector<std::string> keys, values;
+    for (const std::string& part : parts_of(name)) {
+      const std::size_t equals = part.find('=');
+      if (equals == std::string::npos) return names;
+      keys.push_back(part.substr(part.rfind('.', equals) + 1));
+      keys.back().resize(keys.back().find('='));
+      values.push_back(as_cell(part.substr(equals + 1)));
+    }
+    const std::string title = fmt::format("{}", fmt::join(keys, ", "));
+    if (!out.names.empty() && title != out.title) return names;
+    out.title = title;
+    out.names.push_back(fmt::format("{}", fmt::join(values, ", ")));
   }
   return out;
 }

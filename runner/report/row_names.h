@@ -20,4 +20,8 @@ std::string as_cell(std::string value);
 
 RowNames row_names(const std::vector<Row>& rows);
 
+/// Of names that all have the same keys the values, below the keys' last parts: "fp32, 128" below
+/// "precision, context_length". Other names as they are.
+RowNames values_alone(const RowNames& names);
+
 }  // namespace ddprun

@@ -131,7 +131,8 @@ void declare_options(Options& o, ReportConfig& c) {
            "what chance alone does");
   o.option("columns", &c.columns,
            "columns of summary.md, summary.tex and --format markdown, by title or key, besides "
-           "the rows' names; empty: all, of summary.tex what fits a page");
+           "the rows' names, and the last to go on a narrow terminal; empty: all, of summary.tex "
+           "what fits a page");
   o.option("timeline", &c.timeline,
            "numbers of the table's rows that timeline.svg draws, 1 is the first; empty: the first "
            "eight that communicate",

@@ -22,7 +22,7 @@ struct CarriedState {
 
 /// How a step of a periodic strategy leaves its ranks.
 enum class Meeting : std::uint8_t {
-  none,   // each has parameters of its own
+  none,   // each has what its own optimizer made; a mean over some ranks would fail the proof
   mean,   // all have the mean of what their optimizers made in this step
   outer,  // all have the same, which an optimizer of the strategy's own made of that mean
 };

@@ -18,7 +18,7 @@ enum class PlannedIn : std::uint8_t {
 
 struct PlannedCollective {
   CollectiveKind kind;
-  std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
+  std::int64_t bytes;  ///< of the whole tensor: an all-gather's output, a reduce-scatter's input
   PlannedIn in = PlannedIn::step;
 };
 

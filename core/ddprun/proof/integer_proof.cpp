@@ -199,9 +199,10 @@ std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::
     }
     rounded += compared.rounded;
     if (compared.wrong > 0) {
-      return fmt::format("{} of {} gradients of {} differ from the exact mean",
+      return fmt::format("{} of {} gradients of {} differ{} from the exact mean",
                          with_thousands(compared.wrong), with_thousands(range.size()),
-                         buffers.name(index));
+                         buffers.name(index),
+                         should.missing.defined() ? ", with the error feedback," : "");
     }
   }
   return written_padding(buffers);

@@ -20,6 +20,18 @@ std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   return mapped(tensors, [](const at::Tensor& tensor) { return tensor.clone(); });
 }
 
+/// Whether the ranks have just taken the mean of their parameters.
+bool averaged(const BufferContext& context) {
+  return context.plan().agreement == Agreement::periodic && context.meeting() == Meeting::mean;
+}
+
+/// What the optimizer makes an update from, in words.
+const char* gradients_of(const BufferContext& context) {
+  const Agreement agreement = context.plan().agreement;
+  const bool own = agreement == Agreement::periodic || agreement == Agreement::none;
+  return own ? "the rank's own gradients" : "the mean gradients";
+}
+
 void put(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& where) {
   for (std::size_t i = 0; i < where.size(); ++i) where[i].copy_(values[i]);
 }
@@ -64,7 +76,7 @@ std::string UpdateProof::compare(const Drawn& drawn, ProcessGroup& group) {
   const BufferContext& context = data_parallel_.context();
   std::vector<at::Tensor> made = repeat(drawn);
   double tolerance = 0;
-  if (context.plan().agreement == Agreement::periodic && context.meeting() == Meeting::mean) {
+  if (averaged(context)) {
     group.all_reduce(made[0], ReduceOp::avg, "updated").wait();
     tolerance = 4 * largest_rounding(made[0].scalar_type());
   }
@@ -75,9 +87,11 @@ std::string UpdateProof::compare(const Drawn& drawn, ProcessGroup& group) {
     if (i == 0 && context.meeting() == Meeting::outer) continue;
     const std::int64_t other = count_unequal(got[i], made[i], i == 0 ? tolerance : 0);
     if (other == 0) continue;
-    return fmt::format("{} of {} {} of {} are not what the optimizer makes of the mean gradients",
+    return fmt::format("{} of {} {} of {} are not {}what the optimizer makes of {}",
                        with_thousands(other), with_thousands(got[i].numel()),
-                       i == 0 ? "elements" : "moments", data_parallel_.buffers().name(drawn.index));
+                       i == 0 ? "elements" : "moments", data_parallel_.buffers().name(drawn.index),
+                       i == 0 && averaged(context) ? "the ranks' mean of " : "",
+                       gradients_of(context));
   }
   return {};
 }
@@ -92,9 +106,8 @@ Check UpdateProof::finish(ProcessGroup& group) {
   }
   return check_of_all(
       group, "parameters_updated", own,
-      fmt::format("{} drawn elements and their moments are what the optimizer makes of the mean "
-                  "gradients",
-                  with_thousands(elements)));
+      fmt::format("{} drawn elements and their moments are what the optimizer makes of {}",
+                  with_thousands(elements), gradients_of(data_parallel_.context())));
 }
 
 }  // namespace ddprun

@@ -173,7 +173,8 @@ TEST(IntegerGradients, OfALossyStrategyAreWithTheErrorFeedbackTheMean) {
   for (std::uint64_t round = 0; round < 8; ++round) {
     found.push_back(integer_check<LosesTheOtherHalf>({1, round}).detail);
   }
-  EXPECT_THAT(found, Contains(HasSubstr("gradients of first differ from the exact mean")));
+  EXPECT_THAT(found,
+              Contains(HasSubstr("first differ, with the error feedback, from the exact mean")));
   EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
 }
 

@@ -46,10 +46,13 @@ TEST(OperatorTables, HaveTheLongestRowsTheKindsAndWhatIsCalledMost) {
   EXPECT_EQ(sums[2], "| a | matrix products | 6.00 | 85.7 | 100.0 | 6.00 | 60.0 | 75.0 |");
   EXPECT_EQ(sums[3], "| a | softmax | 0.00 | 0.0 | 0.0 | 3.00 | 30.0 | 25.0 |");
   EXPECT_EQ(sums[6], "| a | all | 7.00 | 100.0 | 100.0 | 10.00 | 100.0 | 100.0 |");
-  EXPECT_THAT(operator_words(table),
-              ElementsAre("a: most called in forward: aten::mm, 3 times; in the step: "
-                          "aten::_softmax, 4 times; softmax takes 50.0 % of the matrix products' "
-                          "time in the step, for 33.3 % of their FLOPs"));
+  EXPECT_THAT(
+      operator_words(table),
+      ElementsAre(
+          "a: in forward aten::mm takes 6.00 ms in 3 calls, aten::mm is called "
+          "most, 3 times; in the step aten::mm takes 6.00 ms in 3 calls, "
+          "aten::_softmax is called most, 4 times; softmax takes 50.0 % of the matrix products' "
+          "time in the step, for 33.3 % of their FLOPs"));
 }
 
 }  // namespace

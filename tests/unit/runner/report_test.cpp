@@ -124,6 +124,31 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
               HasSubstr("60 columns are too few for: "));
 }
 
+TEST(ReportTable, NamesThatWouldBeCutLoseTheirKeys) {
+  const std::vector<Row> rows = {
+      known_row("strategy=bucketed(bucket_mb=5, copy=true), model.context_length=128"),
+      known_row("strategy=flat, model.context_length=128")};
+  const auto lines = lines_of(terminal_report(TableLines(rows), {true, false, 70}, {"forward"}));
+  EXPECT_THAT(lines[0], AllOf(StartsWith("strategy, context_length"), HasSubstr("forward")));
+  EXPECT_THAT(lines[0], Not(HasSubstr("step ms"))) << "the column that was named stays";
+  EXPECT_THAT(lines[1], StartsWith("bucketed (bucket_mb=5, copy=true), 128  "));
+  EXPECT_THAT(lines[2], StartsWith("flat, 128  "));
+  EXPECT_THAT(terminal_report(TableLines(rows), {}), HasSubstr("strategy=flat, model.context"));
+
+  const RowNames other = {"experiment", {"a=1, b=2", "a=1"}};
+  EXPECT_EQ(values_alone(other).names, other.names);
+}
+
+TEST(ReportTable, AProofThatFailedBeforeTheFirstStepCounts) {
+  std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
+  rows[1].ranks.clear();
+  rows[1].status = RowStatus::proof_failed;
+  rows[1].reason = "products_format: bfloat16 is declared\nmore";
+  EXPECT_THAT(line_texts(rows),
+              ElementsAre(HasSubstr("proved in 1 of 2 rows"),
+                          "NOT PROVED: b: products_format: bfloat16 is declared"));
+}
+
 /// A row whose steps take `factor` times as long as those of known_row().
 Row slower_row(const std::string& label, double factor, const Row& base) {
   Row row = known_row(label);
