@@ -93,9 +93,12 @@ int compare_command(const Request& request) {
     return status;
   }
   const bool markdown = request.format == ReportFormat::markdown;
+  const Terminal terminal = table_terminal(request.columns);
+  // In a pipe each line ends in a sentence, before which a row's name would be cut.
+  const int width = terminal.interactive || request.columns ? terminal.width : 0;
   for (const ResultComparison& each : comparisons) {
     std::cout << (&each == comparisons.data() ? "" : "\n")
-              << comparison_text(each, markdown, table_terminal(request.columns).width);
+              << comparison_text(each, markdown, width);
   }
   if (!of.empty()) std::cout << "\n" << of;
   return status;

@@ -17,7 +17,7 @@ std::optional<double> widest_interval(const TableLines& table) {
   for (const TableLine& line : table.lines()) {
     if (line.runs.empty()) continue;
     const Run& run = line.runs.front()->run();
-    const RowRuns base = row_with(run.baseline, table.runs_of(*run.kind));
+    const RowRuns base = base_of(run, table.runs_of(*run.kind));
     if (base.empty() || base.front()->run().fingerprint == run.fingerprint) continue;
     const Quantity& time = run.kind->quantities().front();
     const Comparison found = compare_rows(

@@ -7,6 +7,7 @@
 
 #include "ddprun/base/ranges.h"
 #include "ddprun/result/conditions.h"
+#include "runner/command/batch_file.h"
 
 namespace ddprun {
 
@@ -61,9 +62,11 @@ std::vector<std::optional<EarlierRow>> BatchResumption::read(const std::vector<P
     if (is_new) known->second = earlier_rows(std::filesystem::path(file->output_dir) / file->name);
     std::vector<Difference> unlike;
     out[i] = newest_of(*row, known->second[{row->fingerprint, row->repetition}], unlike);
-    taken[i] = out[i] && (unlike.empty() || !can_run);
+    const bool lost = out[i] && can_run && !unsaved(out[i]->row).empty();
+    taken[i] = out[i] && !lost && (unlike.empty() || !can_run);
     if (!taken[i]) out[i].reset();
-    if (unlike.empty()) continue;
+    if (lost) say_(place + ": runs again: its last checkpoint was not saved");
+    if (lost || unlike.empty()) continue;
     say_(place + (can_run ? ": runs again: " : ": cannot run again, and stays: ") +
          then_and_now(unlike));
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -70,20 +71,23 @@ RowNames row_names(const std::vector<Row>& rows) {
 
 RowNames values_alone(const RowNames& names) {
   RowNames out;
+  std::set<std::string> titles;
   for (const std::string& name : names.names) {
+    const std::size_t colon = name.find(": ");  // behind a file's name
+    const std::size_t begin = colon < name.find('=') ? colon + 2 : 0;
     std::vector<std::string> keys, values;
-    for (const std::string& part : parts_of(name)) {
-      const std::size_t equals = part.find('=');
-      if (equals == std::string::npos) return names;
-      keys.push_back(part.substr(part.rfind('.', equals) + 1));
-      keys.back().resize(keys.back().find('='));
-      values.push_back(as_cell(part.substr(equals + 1)));
+    for (const std::string& part : parts_of(name.substr(begin))) {
+      const std::size_t end = std::min(part.find_first_of("=([{"), part.size());
+      const bool keyed = end < part.size() && part[end] == '=';
+      values.push_back(keyed ? as_cell(part.substr(end + 1)) : part);
+      keys.push_back(part.substr(0, end));
+      keys.back().erase(0, keys.back().rfind('.') + 1);
     }
-    const std::string title = fmt::format("{}", fmt::join(keys, ", "));
-    if (!out.names.empty() && title != out.title) return names;
-    out.title = title;
-    out.names.push_back(fmt::format("{}", fmt::join(values, ", ")));
+    out.names.push_back(name.substr(0, begin) + fmt::format("{}", fmt::join(values, ", ")));
+    titles.insert(begin > 0 || name == out.names.back() ? names.title
+                                                        : fmt::format("{}", fmt::join(keys, ", ")));
   }
+  out.title = titles.size() == 1 ? *titles.begin() : names.title;
   return out;
 }
 

@@ -20,8 +20,8 @@ std::string as_cell(std::string value);
 
 RowNames row_names(const std::vector<Row>& rows);
 
-/// Of names that all have the same keys the values, below the keys' last parts: "fp32, 128" below
-/// "precision, context_length". Other names as they are.
+/// The values without their keys: "fp32, 128" below the title "precision, context_length", and
+/// behind files' names.
 RowNames values_alone(const RowNames& names);
 
 }  // namespace ddprun

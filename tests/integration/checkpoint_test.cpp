@@ -23,7 +23,7 @@ TEST_F(Checkpoint, ARunThatGoesOnEndsAsTheOneThatWasNotCut) {
   const json expected = last_row(folder_);
   const CommandResult rest = run({from_4_, shuffled});
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_THAT(rest.out, HasSubstr("proved in 1 of 1 rows: resumed, "));
+  EXPECT_THAT(rest.out, HasSubstr("proved in 1 of 1 rows: begun with what the checkpoint holds, "));
   const json row = last_row(folder_);
   EXPECT_THAT(detail_of(row, "resumed"), AllOf(HasSubstr("step 4 of 2 ranks, bit for bit, from "),
                                                Not(HasSubstr("not as it was"))));
@@ -137,7 +137,7 @@ TEST_F(Checkpoint, ARunWithoutCheckpointsIsStartedAgainFromTheBeginning) {
 TEST_F(Checkpoint, LatestBeginsWhereThereIsNoneYet) {
   const CommandResult first = run({save_, "train.resume_from=latest"});
   EXPECT_EQ(first.status, 0) << first.err;
-  EXPECT_THAT(first.out, Not(HasSubstr("resumed")));
+  EXPECT_THAT(first.out, Not(HasSubstr("begun with")));
   const CommandResult done = run({save_, "train.resume_from=latest"});
   EXPECT_EQ(done.status, 2);
   EXPECT_THAT(done.err, HasSubstr("has done all steps that are asked for"));
@@ -230,6 +230,10 @@ TEST_F(Checkpoint, ADiskThatIsFullCostsTheCheckpointAndNotTheRun) {
     ASSERT_EQ(std::distance(begin(left), end(left)), 1) << "what a save left takes no more room";
     EXPECT_TRUE(fs::exists(folder_.path() / "saved/.lock"));
   }
+  const CommandResult again = run({save_, "train.checkpoint.async=true", "model.d_ff=8192",
+                                   "model.kernels=reference", "--resume"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("e: runs again: its last checkpoint was not saved"));
 }
 
 TEST_F(Checkpoint, OfASweepThatWasInterruptedTheRestRuns) {

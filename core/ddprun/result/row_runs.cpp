@@ -35,12 +35,15 @@ RowRuns row_of(const RunStatistics& run, const std::vector<const RunStatistics*>
   return {&run};
 }
 
-RowRuns row_with(const std::string& fingerprint, const std::vector<const RunStatistics*>& runs) {
+RowRuns base_of(const Run& run, const std::vector<const RunStatistics*>& runs) {
+  RowRuns base;
   for (const RowRuns& row : by_row(runs)) {
     const RunStatistics& first = *row.front();
-    if (first.timed() && first.run().fingerprint == fingerprint) return row;
+    if (!first.timed() || first.run().fingerprint != run.baseline) continue;
+    if (first.run().occasion == run.occasion) return row;
+    if (base.empty()) base = row;
   }
-  return {};
+  return base;
 }
 
 RowFigure row_figure(const RowRuns& row, const Quantity& quantity,

@@ -12,9 +12,8 @@ double time_of(const RowRuns& row) {
 }  // namespace
 
 Figure speed_up(const RunStatistics& run, const std::vector<const RunStatistics*>& runs) {
-  const std::string& wanted = run.run().baseline;
-  if (wanted.empty()) return {};
-  const RowRuns base = row_with(wanted, runs);
+  if (run.run().baseline.empty()) return {};
+  const RowRuns base = base_of(run.run(), runs);
   const double own = time_of(row_of(run, runs));
   return base.empty() || own <= 0 ? Figure{} : Figure{time_of(base) / own};
 }

@@ -104,6 +104,22 @@ TEST(Findings, OtherConditionsAreNoFindingOfTheExperiments) {
   EXPECT_THAT(sentences(rows).front(), HasSubstr("(p < 0.001"));
 }
 
+TEST(Findings, ARowCountsFromTheBaseThatTookTurnsWithIt) {
+  auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {90})});
+  auto later = table_of({runs_of("strategy=naive", {50}), runs_of("strategy=flat", {40})});
+  for (Row& row : later) {
+    row.name = "later";
+    row.occasion.round = 1;
+    rows.push_back(row);
+  }
+  EXPECT_THAT(
+      sentences(rows),
+      ElementsAre(EndsWith("10.0 % faster than known: strategy=naive (one run, not tested)"),
+                  EndsWith("20.0 % faster than later: strategy=naive (one run, not tested)")));
+  const TableLines table(rows);
+  EXPECT_EQ(speed_up(table.statistics()[2], table.runs_of(*rows[2].kind)).value, 1.0);
+}
+
 TEST(Findings, TheShortestOfManyIsHeldAgainstAll) {
   const auto rows =
       table_of({runs_of("strategy=naive", {102, 100, 101}), runs_of("strategy=flat", {97, 98, 99}),

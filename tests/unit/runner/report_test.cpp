@@ -135,8 +135,9 @@ TEST(ReportTable, NamesThatWouldBeCutLoseTheirKeys) {
   EXPECT_THAT(lines[2], StartsWith("flat, 128  "));
   EXPECT_THAT(terminal_report(TableLines(rows), {}), HasSubstr("strategy=flat, model.context"));
 
-  const RowNames other = {"experiment", {"a=1, b=2", "a=1"}};
-  EXPECT_EQ(values_alone(other).names, other.names);
+  const RowNames files = values_alone({"experiment", {"a: x.b=1, c=2", "b", "c(d=3)"}});
+  EXPECT_EQ(files.title, "experiment");
+  EXPECT_THAT(files.names, ElementsAre("a: 1, 2", "b", "c(d=3)"));
 }
 
 TEST(ReportTable, AProofThatFailedBeforeTheFirstStepCounts) {

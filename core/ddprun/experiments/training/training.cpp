@@ -48,6 +48,7 @@ Training::Training(KindFile file)
                       {"rest_after_steps", "nothing works on after a step"},
                       {"clock_agrees", "the clock is the kernel's"},
                       {"step_scalars_equal", "learning rate and clipping as told in each step"},
+                      {"resumed", "begun with what the checkpoint holds"},
                       {"parameters_unchanged", "parameters as they were at the start"},
                       {"loss_again", "the loss computed again"},
                       {"loss_computed", "the loss as by PyTorch's operators"},

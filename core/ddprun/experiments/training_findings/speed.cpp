@@ -43,9 +43,8 @@ struct Family {
 
 void add_to(std::vector<Family>& families, const RowRuns& base, const RowRuns& row) {
   if (tokens_of(row) != tokens_of(base)) return;  // another step: its time says nothing
-  const auto known = std::ranges::find_if(families, [&](const Family& family) {
-    return run_of(family.base).fingerprint == run_of(base).fingerprint;
-  });
+  const auto known = std::ranges::find_if(
+      families, [&](const Family& family) { return family.base.front() == base.front(); });
   Family& family = known != families.end() ? *known : families.emplace_back(Family{base, {}});
   family.others.push_back(row);
 }
@@ -56,7 +55,7 @@ std::vector<Family> families_by_base(const Rows& rows, const Runs& runs) {
   for (const RowRuns& row : rows) {
     const std::string& wanted = run_of(row).baseline;
     if (wanted.empty() || wanted == run_of(row).fingerprint) continue;
-    if (const RowRuns base = row_with(wanted, runs); !base.empty()) add_to(families, base, row);
+    if (const RowRuns base = base_of(run_of(row), runs); !base.empty()) add_to(families, base, row);
   }
   return families;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "ddprun/base/ranges.h"
@@ -39,15 +40,14 @@ json flat_config(const RowRuns& row) {
   return config.is_object() ? config.flatten() : json::object();
 }
 
-/// Keys whose values are numbers, and not the same in all rows.
+/// Keys whose values are numbers, and not the same in all rows that have the key.
 std::set<std::string> swept_numbers(const Rows& rows) {
   std::set<std::string> swept;
-  if (rows.empty()) return swept;
-  const json first = flat_config(rows.front());
+  std::map<std::string, json> first;
   for (const RowRuns& row : rows) {
     const json flat = flat_config(row);
     for (const auto& [pointer, value] : flat.items()) {
-      if (value.is_number() && first.contains(pointer) && first[pointer] != value) {
+      if (value.is_number() && first.emplace(pointer, value).first->second != value) {
         swept.insert(pointer);
       }
     }
