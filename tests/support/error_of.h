@@ -32,4 +32,11 @@ std::string error_of(const Call& call) {
   return "no error";
 }
 
+/// The whole message of an error with these parts.
+inline std::string message_of(const std::string& what, const std::string& where,
+                              const std::string& got, const std::string& expected,
+                              const std::string& hint) {
+  return Error({what, where, got, expected, hint}).what();
+}
+
 }  // namespace ddprun::test

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/experiments/kinds.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 
@@ -41,20 +41,15 @@ class ExperimentTest : public testing::Test {
     return load(text, overrides, world_size).experiments.at(0);
   }
 
-  // The message of the ConfigError, the file's path shortened to its name.
+  // The message of the ConfigError, the file's path shortened to its name; "no error".
   std::string error(const std::string& text, const std::vector<std::string>& overrides = {},
                     int world_size = 0) {
-    try {
-      load(text, overrides, world_size);
-    } catch (const ConfigError& e) {
-      std::string message = e.what();
-      for (auto at = message.find(file_.string()); at != std::string::npos;
-           at = message.find(file_.string())) {
-        message.replace(at, file_.string().size(), "run.yaml");
-      }
-      return message;
+    std::string message = test::error_of<ConfigError>([&] { load(text, overrides, world_size); });
+    for (auto at = message.find(file_.string()); at != std::string::npos;
+         at = message.find(file_.string())) {
+      message.replace(at, file_.string().size(), "run.yaml");
     }
-    return "no error";
+    return message;
   }
 
   std::filesystem::path folder_;

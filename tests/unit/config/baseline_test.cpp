@@ -12,6 +12,8 @@
 namespace ddprun {
 namespace {
 
+using test::message_of;
+
 Baseline baseline_of(const std::string& yaml) {
   const ConfigNode document = parse_yaml(yaml, "file.yaml");
   std::vector<SweptValues> points;
@@ -71,18 +73,13 @@ TEST(Baseline, TheLastPartOfAKeyIsEnough) {
 TEST(Baseline, WhatIsNotSweptIsRefused) {
   const std::string sweep = "sweep: {precision: [fp32, bf16]}\n";
   EXPECT_EQ(refusal(sweep + "report: {baseline: {strategy: naive}}"),
-            "report names a key that is not swept\n"
-            "  where: file.yaml:2:21\n"
-            "  got: strategy\n"
-            "  expected: precision\n"
-            "  hint: remove it; on the command line: --set 'report={}'");
+            message_of("report names a key that is not swept", "file.yaml:2:21", "strategy",
+                       "precision", "remove it; on the command line: --set 'report={}'"));
   EXPECT_THAT(refusal("report: {baseline: {precision: fp32}}"), HasSubstr("expected: a sweep"));
-  EXPECT_EQ(refusal(sweep + "report: {baseline: {precision: fp8}}"),
-            "report.baseline has a value that is not swept\n"
-            "  where: file.yaml:2:32\n"
-            "  got: precision=fp8\n"
-            "  expected: fp32, bf16\n"
-            "  hint: write the value as it stands under `sweep:`");
+  EXPECT_EQ(
+      refusal(sweep + "report: {baseline: {precision: fp8}}"),
+      message_of("report.baseline has a value that is not swept", "file.yaml:2:32", "precision=fp8",
+                 "fp32, bf16", "write the value as it stands under `sweep:`"));
   for (const char* wrong : {"report: 3", "report: [a]", "report: {baseline: fp32}"}) {
     EXPECT_THAT(refusal(sweep + wrong), HasSubstr("report.baseline must be a mapping")) << wrong;
   }
@@ -136,11 +133,9 @@ TEST(Report, NamesOfAPivotAreWrittenOutInFull) {
 
 TEST(Report, APivotOfWhatIsNotThereIsRefused) {
   EXPECT_EQ(report_refused("pivot: {rows: contxt, columns: strategy, value: step_ms}"),
-            "report names a key that is not swept\n"
-            "  where: file.yaml:2:18\n"
-            "  got: contxt\n"
-            "  expected: a.size, b.size, model.context, strategy\n"
-            "  hint: remove it; on the command line: --set 'report={}'");
+            message_of("report names a key that is not swept", "file.yaml:2:18", "contxt",
+                       "a.size, b.size, model.context, strategy",
+                       "remove it; on the command line: --set 'report={}'"));
   EXPECT_THAT(report_refused("pivot: {rows: size, columns: strategy, value: step_ms}"),
               HasSubstr("by a part that several keys have"));
   EXPECT_THAT(report_refused("pivot: {rows: a.size, columns: strategy, value: step_ms}"),

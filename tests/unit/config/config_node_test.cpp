@@ -15,6 +15,8 @@
 namespace ddprun {
 namespace {
 
+using test::message_of;
+
 std::string parse_error(const std::string& text) {
   return test::error_of<ConfigError>([&] { parse_yaml(text, "a.yaml"); });
 }
@@ -78,20 +80,15 @@ TEST(ConfigNode, CopiesOfAnchoredValuesCount) {
 
 TEST(ConfigNode, SeveralDocumentsAreRefused) {
   EXPECT_EQ(parse_error("a: 1\n---\nb: 2\n"),
-            "more than one YAML document\n"
-            "  where: a.yaml:2:1\n"
-            "  got: a second document after '---'\n"
-            "  expected: one document\n"
-            "  hint: write one file per experiment, or use sweep:");
+            message_of("more than one YAML document", "a.yaml:2:1", "a second document after '---'",
+                       "one document", "write one file per experiment, or use sweep:"));
 }
 
 TEST(ConfigNode, SyntaxErrorsAreOurs) {
   EXPECT_EQ(parse_error("a: [1, 2\nb: 3\n"),
-            "YAML syntax error: end of sequence flow not found\n"
-            "  where: a.yaml:2:2\n"
-            "  got: text that is no YAML\n"
-            "  expected: YAML 1.2\n"
-            "  hint: look here and at the line above: indentation, an open bracket or quote");
+            message_of("YAML syntax error: end of sequence flow not found", "a.yaml:2:2",
+                       "text that is no YAML", "YAML 1.2",
+                       "look here and at the line above: indentation, an open bracket or quote"));
   // yaml-cpp's words, which later versions extend by the name.
   EXPECT_THAT(parse_error("a: *nowhere\n"),
               AllOf(StartsWith("YAML syntax error: the referenced anchor is not defined"),
@@ -109,35 +106,23 @@ TEST(ConfigNode, AQuoteThatDoesNotEndIsAnError) {
 
 TEST(ConfigNode, TextHasNoZeroBytes) {
   EXPECT_EQ(parse_error(R"(a: "b\0c")"),
-            "a text has a zero byte\n"
-            "  where: a.yaml:1:4\n"
-            "  got: b\\x00c\n"
-            "  expected: text that can name files\n"
-            "  hint: remove \\0 or \\x00");
+            message_of("a text has a zero byte", "a.yaml:1:4", "b\\x00c",
+                       "text that can name files", "remove \\0 or \\x00"));
 }
 
 TEST(ConfigNode, KeysMustBeText) {
   EXPECT_EQ(parse_error("a:\n  [1, 2]: 3\n"),
-            "a key must be text\n"
-            "  where: a.yaml:2:3\n"
-            "  got: a list or mapping\n"
-            "  expected: key: value\n"
-            "  hint: quote it, or remove what stands before the colon");
+            message_of("a key must be text", "a.yaml:2:3", "a list or mapping", "key: value",
+                       "quote it, or remove what stands before the colon"));
   EXPECT_EQ(parse_error("{~: 3}\n"),
-            "a key must be text\n"
-            "  where: a.yaml:1:2\n"
-            "  got: nothing\n"
-            "  expected: key: value\n"
-            "  hint: quote it, or remove what stands before the colon");
+            message_of("a key must be text", "a.yaml:1:2", "nothing", "key: value",
+                       "quote it, or remove what stands before the colon"));
 }
 
 TEST(ConfigNode, TagsAreRefused) {
   EXPECT_EQ(parse_error("a: !!int 5\n"),
-            "YAML tags are not supported\n"
-            "  where: a.yaml:1:4\n"
-            "  got: tag:yaml.org,2002:int\n"
-            "  expected: plain values\n"
-            "  hint: remove the tag");
+            message_of("YAML tags are not supported", "a.yaml:1:4", "tag:yaml.org,2002:int",
+                       "plain values", "remove the tag"));
 }
 
 TEST(ConfigNode, AliasesAndMergeKeysAreResolved) {
@@ -160,17 +145,12 @@ TEST(ConfigNode, AliasesAndMergeKeysAreResolved) {
 
 TEST(ConfigNode, BadMergesAndAliasesAreRefused) {
   EXPECT_EQ(parse_error("a:\n  <<: 5\n"),
-            "'<<' must be given a mapping or a list of mappings\n"
-            "  where: a.yaml:2:3\n"
-            "  got: 5\n"
-            "  expected: <<: *anchor\n"
-            "  hint: put the anchor on a mapping");
+            message_of("'<<' must be given a mapping or a list of mappings", "a.yaml:2:3", "5",
+                       "<<: *anchor", "put the anchor on a mapping"));
   EXPECT_EQ(parse_error("a: &a [*a]\n"),
-            "an alias refers to a value that contains it\n"
-            "  where: a.yaml:1:8\n"
-            "  got: an alias inside its own anchor\n"
-            "  expected: an alias of a value that is complete\n"
-            "  hint: move the anchor to the part that is meant");
+            message_of("an alias refers to a value that contains it", "a.yaml:1:8",
+                       "an alias inside its own anchor", "an alias of a value that is complete",
+                       "move the anchor to the part that is meant"));
 }
 
 TEST(ConfigNode, MultiplyingAliasesAreStopped) {
@@ -192,12 +172,10 @@ TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
   const auto error = [&](const std::filesystem::path& file) {
     return test::error_of<ConfigError>([&] { read_yaml(file); });
   };
-  EXPECT_EQ(error("/no/such.yaml"),
-            "cannot read the YAML file\n"
-            "  where: /no/such.yaml\n"
-            "  got: No such file or directory\n"
-            "  expected: a file that can be read\n"
-            "  hint: a folder of files is named on the command line");
+  EXPECT_EQ(
+      error("/no/such.yaml"),
+      message_of("cannot read the YAML file", "/no/such.yaml", "No such file or directory",
+                 "a file that can be read", "a folder of files is named on the command line"));
   EXPECT_EQ(error(folder), "cannot read the YAML file\n  where: " + folder.string() +
                                "\n  got: a folder\n  expected: a file that can be read\n"
                                "  hint: a folder of files is named on the command line");

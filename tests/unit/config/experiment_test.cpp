@@ -15,6 +15,7 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
+using test::message_of;
 
 TEST_F(ExperimentTest, DefaultsOfEverySection) {
   const Experiment e = load_one(kLeast);
@@ -102,11 +103,9 @@ TEST_F(ExperimentTest, ALaunchSetsTheWorldSize) {
   EXPECT_EQ(load_one(kLeast, {}, 4).world.size, 4);
   EXPECT_EQ(load_one(std::string(kLeast) + "world: {size: 4}\n", {}, 4).world.size, 4);
   EXPECT_EQ(error(std::string(kLeast) + "world: {size: 2}\n", {}, 4),
-            "world.size contradicts the launch that this process belongs to\n"
-            "  where: run.yaml:5:9\n"
-            "  got: 2\n"
-            "  expected: 4, the ranks that were launched\n"
-            "  hint: remove world.size, or launch that many ranks");
+            message_of("world.size contradicts the launch that this process belongs to",
+                       "run.yaml:5:9", "2", "4, the ranks that were launched",
+                       "remove world.size, or launch that many ranks"));
 }
 
 TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
@@ -145,69 +144,52 @@ TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
 
 TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {
   EXPECT_EQ(error("hello\n", {"a=b"}),
-            "an experiment must be a mapping\n"
-            "  where: run.yaml:1:1\n"
-            "  got: hello\n"
-            "  expected: key: value lines\n"
-            "  hint: configs/ has examples");
+            message_of("an experiment must be a mapping", "run.yaml:1:1", "hello",
+                       "key: value lines", "configs/ has examples"));
 }
 
 TEST_F(ExperimentTest, UnknownKeys) {
-  EXPECT_EQ(error(std::string(kLeast) + "wordl: {size: 2}\n"),
-            "unknown key 'wordl'\n"
-            "  where: run.yaml:5:1\n"
-            "  got: {size: 2}\n"
-            "  expected: experiment, sweep, report, strategy, precision, attention, name, "
-            "plugin_path, model, "
-            "data, world, optimizer, train, execution, profile, output\n"
-            "  hint: did you mean 'world'?");
-  EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),
-            "unknown key 'warmup' in optimizer.schedule\n"
-            "  where: --set optimizer.schedule.warmup=5\n"
-            "  got: 5\n"
-            "  expected: name, warmup_steps, min_lr\n"
-            "  hint: remove it");
+  EXPECT_EQ(
+      error(std::string(kLeast) + "wordl: {size: 2}\n"),
+      message_of("unknown key 'wordl'", "run.yaml:5:1", "{size: 2}",
+                 "experiment, sweep, report, strategy, precision, attention, name, plugin_path, "
+                 "model, data, world, optimizer, train, execution, profile, output",
+                 "did you mean 'world'?"));
+  EXPECT_EQ(
+      error(kLeast, {"optimizer.schedule.warmup=5"}),
+      message_of("unknown key 'warmup' in optimizer.schedule", "--set optimizer.schedule.warmup=5",
+                 "5", "name, warmup_steps, min_lr", "remove it"));
 }
 
 TEST_F(ExperimentTest, AnErrorInASweepNamesItsPoint) {
   EXPECT_EQ(error("strategy: s\nprecision: p\nattention: a\ntrain: {global_batch: 8}\n"
                   "sweep: {world.size: [2, 3]}\n"),
-            "train.global_batch 8 is not divisible by 3 ranks x 1 accumulation\n"
-            "  where: run.yaml:4:9, in the sweep at world.size=3\n"
-            "  got: 8\n"
-            "  expected: a multiple of 3\n"
-            "  hint: the nearest are 6 and 9");
+            message_of("train.global_batch 8 is not divisible by 3 ranks x 1 accumulation",
+                       "run.yaml:4:9, in the sweep at world.size=3", "8", "a multiple of 3",
+                       "the nearest are 6 and 9"));
 }
 
 TEST_F(ExperimentTest, PluginsMustBeChosen) {
   EXPECT_EQ(error("precision: p\nattention: a\ntrain: {global_batch: 8}\n"),
-            "strategy is missing\n"
-            "  where: run.yaml\n"
-            "  got: no key `strategy`\n"
-            "  expected: strategy: NAME, or strategy: {name: NAME, ...its options}\n"
-            "  hint: `ddprun list` shows what is installed");
+            message_of("strategy is missing", "run.yaml", "no key `strategy`",
+                       "strategy: NAME, or strategy: {name: NAME, ...its options}",
+                       "`ddprun list` shows what is installed"));
   EXPECT_EQ(error("strategy: s\nprecision: {bits: 5}\nattention: a\n"),
-            "precision has no name\n"
-            "  where: run.yaml:2:12\n"
-            "  got: {bits: 5}\n"
-            "  expected: precision: NAME, or precision: {name: NAME, ...its options}\n"
-            "  hint: `ddprun list` shows what is installed");
+            message_of("precision has no name", "run.yaml:2:12", "{bits: 5}",
+                       "precision: NAME, or precision: {name: NAME, ...its options}",
+                       "`ddprun list` shows what is installed"));
   EXPECT_EQ(error("strategy: {name: [s]}\nprecision: p\nattention: a\n"),
-            "'name' in strategy has the wrong type\n"
-            "  where: run.yaml:1:18\n"
-            "  got: the list [s]\n"
-            "  expected: text (name of a plugin; `ddprun list` shows them)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'name' in strategy has the wrong type", "run.yaml:1:18", "the list [s]",
+                       "text (name of a plugin; `ddprun list` shows them)",
+                       "`ddprun describe NAME` shows the keys of a section or plugin"));
 }
 
 TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
   EXPECT_EQ(error(std::string(kLeast) + "name: a/b\n"),
-            "the experiment's name cannot name a folder\n"
-            "  where: run.yaml:5:1\n"
-            "  got: a/b\n"
-            "  expected: at most 255 letters, digits, '.', '_' and '-', not starting with '.', and "
-            "not \"latest\"\n"
-            "  hint: results stand in a folder of this name");
+            message_of("the experiment's name cannot name a folder", "run.yaml:5:1", "a/b",
+                       "at most 255 letters, digits, '.', '_' and '-', not starting with "
+                       "'.', and not \"latest\"",
+                       "results stand in a folder of this name"));
   file_ = folder_ / "my run.yaml";
   EXPECT_THAT(error(kLeast), HasSubstr("got: my run\n"));
   EXPECT_THAT(error(kLeast), EndsWith("hint: it is the file's name; add name: to the file"));
@@ -217,26 +199,19 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
   EXPECT_THAT(error(std::string(kLeast) + "name: a" + longest + "\n"),
               HasSubstr("at most 255 letters"));
   EXPECT_EQ(error(std::string(kLeast) + "sweep: {name: [a, b]}\n"),
-            "the name cannot be swept\n"
-            "  where: run.yaml:5:9\n"
-            "  got: b\n"
-            "  expected: one name for all points of the sweep\n"
-            "  hint: labels tell the points apart");
+            message_of("the name cannot be swept", "run.yaml:5:9", "b",
+                       "one name for all points of the sweep", "labels tell the points apart"));
 }
 
 TEST_F(ExperimentTest, PointsShareAFolderAndHaveLabelsOfTheirOwn) {
-  EXPECT_EQ(error(std::string(kLeast) + "sweep: {output.dir: [a, b]}\n"),
-            "output.dir cannot be swept\n"
-            "  where: run.yaml:5:9\n"
-            "  got: b\n"
-            "  expected: one folder for all points of the sweep\n"
-            "  hint: the rows of a sweep are one result");
+  EXPECT_EQ(
+      error(std::string(kLeast) + "sweep: {output.dir: [a, b]}\n"),
+      message_of("output.dir cannot be swept", "run.yaml:5:9", "b",
+                 "one folder for all points of the sweep", "the rows of a sweep are one result"));
   EXPECT_EQ(error(std::string(kLeast) + "sweep: {world.size: [1, 2, 1]}\n"),
-            "two points of the sweep have one label\n"
-            "  where: run.yaml:5:1\n"
-            "  got: world.size=1\n"
-            "  expected: labels that tell the points apart\n"
-            "  hint: report.repeats runs each point several times");
+            message_of("two points of the sweep have one label", "run.yaml:5:1", "world.size=1",
+                       "labels that tell the points apart",
+                       "report.repeats runs each point several times"));
 }
 
 }  // namespace

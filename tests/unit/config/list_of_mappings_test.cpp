@@ -8,6 +8,8 @@
 namespace ddprun {
 namespace {
 
+using test::message_of;
+
 /// A list of mappings.
 struct Groups {
   struct Group {
@@ -55,11 +57,8 @@ TEST(ListsOfMappings, AreReadStrictly) {
     return test::error_of<ConfigError>([&] { Groups().read(text); });
   };
   EXPECT_EQ(error("groups: [{match: a}, {mach: b}]\n"),
-            "unknown key 'mach' in optimizer.groups[1]\n"
-            "  where: a.yaml:1:23\n"
-            "  got: b\n"
-            "  expected: match, rate\n"
-            "  hint: did you mean 'match'?");
+            message_of("unknown key 'mach' in optimizer.groups[1]", "a.yaml:1:23", "b",
+                       "match, rate", "did you mean 'match'?"));
   EXPECT_THAT(error("groups: [a]\n"), HasSubstr("optimizer.groups[0] must be a mapping"));
   for (const char* nothing : {"groups:\n", "groups:\n  -\n"}) {
     EXPECT_THAT(error(nothing), AllOf(HasSubstr("'groups' in optimizer has the wrong type"),

@@ -13,6 +13,8 @@
 namespace ddprun {
 namespace {
 
+using test::message_of;
+
 enum class Algorithm { ring, halving };
 constexpr auto choice_names(Algorithm) { return std::array{"ring", "halving"}; }
 
@@ -58,6 +60,8 @@ std::string error_of(const std::string& text) {
   return test::error_of<ConfigError>([&] { read(text); });
 }
 
+constexpr const char* kGeneralHint = "`ddprun describe NAME` shows the keys of a section or plugin";
+
 TEST(ReadOptions, SetsWhatIsGivenAndKeepsTheRest) {
   const Sample sample = read(
       "pin: false\n"
@@ -87,19 +91,13 @@ TEST(ReadOptions, SetsWhatIsGivenAndKeepsTheRest) {
 }
 
 TEST(ReadOptions, UnknownKey) {
-  EXPECT_EQ(
-      error_of("steps: 5\nbukcet_mb: 5\n"),
-      "unknown key 'bukcet_mb' in strategy\n"
-      "  where: a.yaml:2:1\n"
-      "  got: 5\n"
-      "  expected: pin, steps, bucket_mb, algorithm, interface, betas, sizes, path, schedule\n"
-      "  hint: did you mean 'bucket_mb'?");
+  EXPECT_EQ(error_of("steps: 5\nbukcet_mb: 5\n"),
+            message_of("unknown key 'bukcet_mb' in strategy", "a.yaml:2:1", "5",
+                       "pin, steps, bucket_mb, algorithm, interface, betas, sizes, path, schedule",
+                       "did you mean 'bucket_mb'?"));
   EXPECT_EQ(error_of("schedule: {zzz: 5}\n"),
-            "unknown key 'zzz' in strategy.schedule\n"
-            "  where: a.yaml:1:12\n"
-            "  got: 5\n"
-            "  expected: min_lr\n"
-            "  hint: remove it");
+            message_of("unknown key 'zzz' in strategy.schedule", "a.yaml:1:12", "5", "min_lr",
+                       "remove it"));
 }
 
 TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
@@ -110,18 +108,10 @@ TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
           node, "strategy", [](Options&) {}, ignore);
     });
   };
-  EXPECT_EQ(error({"name", "path"}),
-            "unknown key 'bucket_mb' in strategy\n"
-            "  where: a.yaml:2:1\n"
-            "  got: 5\n"
-            "  expected: name, path\n"
-            "  hint: remove it");
-  EXPECT_EQ(error({}),
-            "unknown key 'name' in strategy\n"
-            "  where: a.yaml:1:1\n"
-            "  got: flat\n"
-            "  expected: no keys: it has no options\n"
-            "  hint: remove it");
+  EXPECT_EQ(error({"name", "path"}), message_of("unknown key 'bucket_mb' in strategy", "a.yaml:2:1",
+                                                "5", "name, path", "remove it"));
+  EXPECT_EQ(error({}), message_of("unknown key 'name' in strategy", "a.yaml:1:1", "flat",
+                                  "no keys: it has no options", "remove it"));
   EXPECT_EQ(error({"name", "bucket_mb"}), "no error");
 }
 
@@ -136,68 +126,41 @@ TEST(ReadOptions, AKeyAtTheTopHasNoSection) {
 
 TEST(ReadOptions, WrongTypes) {
   EXPECT_EQ(error_of("steps: ten\n"),
-            "'steps' in strategy has the wrong type\n"
-            "  where: a.yaml:1:8\n"
-            "  got: ten\n"
-            "  expected: integer, 1 to 1000000 (measured steps)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'steps' in strategy has the wrong type", "a.yaml:1:8", "ten",
+                       "integer, 1 to 1000000 (measured steps)", kGeneralHint));
   EXPECT_EQ(error_of("pin: yes\n"),
-            "'pin' in strategy has the wrong type\n"
-            "  where: a.yaml:1:6\n"
-            "  got: yes\n"
-            "  expected: true or false (ranks to cores)\n"
-            "  hint: write true");
+            message_of("'pin' in strategy has the wrong type", "a.yaml:1:6", "yes",
+                       "true or false (ranks to cores)", "write true"));
   EXPECT_EQ(error_of("bucket_mb: 5 MB\n"),
-            "'bucket_mb' in strategy has the wrong type\n"
-            "  where: a.yaml:1:12\n"
-            "  got: 5 MB\n"
-            "  expected: number, >= 0.001 (size of a bucket in MB)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'bucket_mb' in strategy has the wrong type", "a.yaml:1:12", "5 MB",
+                       "number, >= 0.001 (size of a bucket in MB)", kGeneralHint));
   EXPECT_EQ(error_of("interface: 5\n"),
-            "'interface' in strategy has the wrong type\n"
-            "  where: a.yaml:1:12\n"
-            "  got: 5\n"
-            "  expected: text (network interface)\n"
-            "  hint: quote it to make it text: \"5\"");
+            message_of("'interface' in strategy has the wrong type", "a.yaml:1:12", "5",
+                       "text (network interface)", "quote it to make it text: \"5\""));
   EXPECT_EQ(error_of("steps: [1, 2]\n"),
-            "'steps' in strategy has the wrong type\n"
-            "  where: a.yaml:1:8\n"
-            "  got: the list [1, 2]\n"
-            "  expected: integer, 1 to 1000000 (measured steps)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'steps' in strategy has the wrong type", "a.yaml:1:8", "the list [1, 2]",
+                       "integer, 1 to 1000000 (measured steps)", kGeneralHint));
   EXPECT_EQ(error_of("path: {a: b}\n"),
-            "'path' in strategy has the wrong type\n"
-            "  where: a.yaml:1:7\n"
-            "  got: the mapping {a: b}\n"
-            "  expected: list of texts (files)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'path' in strategy has the wrong type", "a.yaml:1:7", "the mapping {a: b}",
+                       "list of texts (files)", kGeneralHint));
   EXPECT_EQ(error_of("sizes: [1, 2.5]\n"),
-            "'sizes[1]' in strategy has the wrong type\n"
-            "  where: a.yaml:1:12\n"
-            "  got: 2.5\n"
-            "  expected: list of integers, <= 100\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'sizes[1]' in strategy has the wrong type", "a.yaml:1:12", "2.5",
+                       "list of integers, <= 100", kGeneralHint));
 }
 
 TEST(ReadOptions, QuotedNumbersAreText) {
   EXPECT_EQ(error_of("steps: \"5\"\n"),
-            "'steps' in strategy has the wrong type\n"
-            "  where: a.yaml:1:8\n"
-            "  got: \"5\" (text, because it is quoted)\n"
-            "  expected: integer, 1 to 1000000 (measured steps)\n"
-            "  hint: remove the quotes");
+            message_of("'steps' in strategy has the wrong type", "a.yaml:1:8",
+                       "\"5\" (text, because it is quoted)",
+                       "integer, 1 to 1000000 (measured steps)", "remove the quotes"));
 }
 
 TEST(ReadOptions, MissingValues) {
-  EXPECT_EQ(error_of("pin: true\nsteps:\n"),
-            "'steps' in strategy has the wrong type\n"
-            "  where: a.yaml:2:1\n"
-            "  got: no value\n"
-            "  expected: integer, 1 to 1000000 (measured steps)\n"
-            "  hint: give it a value, or remove the line");
+  EXPECT_EQ(
+      error_of("pin: true\nsteps:\n"),
+      message_of("'steps' in strategy has the wrong type", "a.yaml:2:1", "no value",
+                 "integer, 1 to 1000000 (measured steps)", "give it a value, or remove the line"));
 }
-
-constexpr const char* kGeneralHint = "`ddprun describe NAME` shows the keys of a section or plugin";
 
 TEST(ReadOptions, IntegersThatAreNone) {
   const auto hint = [](const std::string& value) {
@@ -217,12 +180,10 @@ TEST(ReadOptions, IntegersThatAreNone) {
 
 TEST(ReadOptions, AnIntegerThatYamlsVersionsReadDifferently) {
   EXPECT_EQ(error_of("steps: 010\n"),
-            "'steps' in strategy can be read as two numbers\n"
-            "  where: a.yaml:1:8\n"
-            "  got: 010\n"
-            "  expected: integer, 1 to 1000000 (measured steps)\n"
-            "  hint: YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: leave the "
-            "zero out");
+            message_of("'steps' in strategy can be read as two numbers", "a.yaml:1:8", "010",
+                       "integer, 1 to 1000000 (measured steps)",
+                       "YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: "
+                       "leave the zero out"));
   EXPECT_THAT(error_of("bucket_mb: -007\n"), HasSubstr("can be read as two numbers"));
   EXPECT_THAT(error_of("steps: '010'\n"), HasSubstr("remove the quotes"));
   EXPECT_EQ(error_of("steps: 0x10\n"), "no error");
@@ -231,60 +192,38 @@ TEST(ReadOptions, AnIntegerThatYamlsVersionsReadDifferently) {
 
 TEST(ReadOptions, OutOfRange) {
   EXPECT_EQ(error_of("steps: 0\n"),
-            "'steps' in strategy is out of range\n"
-            "  where: a.yaml:1:8\n"
-            "  got: 0\n"
-            "  expected: integer, 1 to 1000000 (measured steps)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'steps' in strategy is out of range", "a.yaml:1:8", "0",
+                       "integer, 1 to 1000000 (measured steps)", kGeneralHint));
   EXPECT_EQ(error_of("betas: [0.9, 1.5]\n"),
-            "'betas[1]' in strategy is out of range\n"
-            "  where: a.yaml:1:14\n"
-            "  got: 1.5\n"
-            "  expected: list of numbers, 0 to 1 (decay rates)\n"
-            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
+            message_of("'betas[1]' in strategy is out of range", "a.yaml:1:14", "1.5",
+                       "list of numbers, 0 to 1 (decay rates)", kGeneralHint));
 }
 
 TEST(ReadOptions, NumbersMustBeFinite) {
   for (const std::string value : {".nan", ".inf", "-.inf", "1e999", "1e-999"}) {
     EXPECT_EQ(error_of("bucket_mb: " + value + "\n"),
-              "'bucket_mb' in strategy must be a finite number\n"
-              "  where: a.yaml:1:12\n"
-              "  got: " +
-                  value +
-                  "\n"
-                  "  expected: number, >= 0.001 (size of a bucket in MB)\n"
-                  "  hint: " +
-                  kGeneralHint);
+              message_of("'bucket_mb' in strategy must be a finite number", "a.yaml:1:12", value,
+                         "number, >= 0.001 (size of a bucket in MB)", kGeneralHint));
   }
 }
 
 TEST(ReadOptions, OneOf) {
   EXPECT_EQ(error_of("algorithm: Rign\n"),
-            "'algorithm' in strategy cannot be 'Rign'\n"
-            "  where: a.yaml:1:12\n"
-            "  got: Rign\n"
-            "  expected: one of ring, halving (of the all-reduce)\n"
-            "  hint: did you mean 'ring'?");
+            message_of("'algorithm' in strategy cannot be 'Rign'", "a.yaml:1:12", "Rign",
+                       "one of ring, halving (of the all-reduce)", "did you mean 'ring'?"));
 }
 
 TEST(ReadOptions, NodesThatAreNoMapping) {
   EXPECT_EQ(error_of("schedule: cosine\n"),
-            "strategy.schedule must be a mapping\n"
-            "  where: a.yaml:1:11\n"
-            "  got: cosine\n"
-            "  expected: a mapping with keys min_lr\n"
-            "  hint: write `key: value` lines");
+            message_of("strategy.schedule must be a mapping", "a.yaml:1:11", "cosine",
+                       "a mapping with keys min_lr", "write `key: value` lines"));
   std::string name;
   const std::string error = test::error_of<ConfigError>([&] {
     read_options(parse_yaml("cosine", "a.yaml"), "schedule",
                  [&](Options& o) { o.option("name", &name, "a name"); });
   });
-  EXPECT_EQ(error,
-            "schedule must be a mapping\n"
-            "  where: a.yaml:1:1\n"
-            "  got: cosine\n"
-            "  expected: a mapping with keys name\n"
-            "  hint: write {name: cosine}");
+  EXPECT_EQ(error, message_of("schedule must be a mapping", "a.yaml:1:1", "cosine",
+                              "a mapping with keys name", "write {name: cosine}"));
 }
 
 TEST(ReadOptions, DeclaringAKeyTwiceIsABug) {

@@ -11,6 +11,8 @@
 namespace ddprun {
 namespace {
 
+using test::message_of;
+
 std::vector<std::string> labels(const std::string& text) {
   std::vector<std::string> out;
   for (const auto& point : test::points_of(parse_yaml(text, "a.yaml"))) out.push_back(point.label);
@@ -47,35 +49,21 @@ TEST(Override, MalformedOnesAreRefused) {
     return test::error_of<ConfigError>([&] { apply_override(root, assignment); });
   };
   EXPECT_EQ(error("train.steps"),
-            "malformed override\n"
-            "  where: --set train.steps\n"
-            "  got: no key, or no '='\n"
-            "  expected: --set key.path=value\n"
-            "  hint: as in --set train.steps=20");
-  EXPECT_EQ(error("name="),
-            "malformed override\n"
-            "  where: --set name=\n"
-            "  got: no value\n"
-            "  expected: --set key.path=value\n"
-            "  hint: for empty text write \"\"");
+            message_of("malformed override", "--set train.steps", "no key, or no '='",
+                       "--set key.path=value", "as in --set train.steps=20"));
+  EXPECT_EQ(error("name="), message_of("malformed override", "--set name=", "no value",
+                                       "--set key.path=value", "for empty text write \"\""));
   EXPECT_EQ(error("train..steps=5"),
-            "malformed key path 'train..steps'\n"
-            "  where: --set train..steps=5\n"
-            "  got: an empty key, or one with a space, ':' or '='\n"
-            "  expected: keys joined by single dots\n"
-            "  hint: as in train.steps");
+            message_of("malformed key path 'train..steps'", "--set train..steps=5",
+                       "an empty key, or one with a space, ':' or '='",
+                       "keys joined by single dots", "as in train.steps"));
   EXPECT_EQ(error("train.betas.0=5"),
-            "the key path 'train.betas.0' runs through a list\n"
-            "  where: --set train.betas.0=5\n"
-            "  got: [1, 2]\n"
-            "  expected: a path through mappings\n"
-            "  hint: set the whole list instead");
+            message_of("the key path 'train.betas.0' runs through a list", "--set train.betas.0=5",
+                       "[1, 2]", "a path through mappings", "set the whole list instead"));
   EXPECT_EQ(error("train.steps=[1"),
-            "YAML syntax error: end of sequence flow not found\n"
-            "  where: --set train.steps=[1\n"
-            "  got: text that is no YAML\n"
-            "  expected: YAML 1.2\n"
-            "  hint: look here and at the line above: indentation, an open bracket or quote");
+            message_of("YAML syntax error: end of sequence flow not found", "--set train.steps=[1",
+                       "text that is no YAML", "YAML 1.2",
+                       "look here and at the line above: indentation, an open bracket or quote"));
 }
 
 TEST(Sweep, IsACrossProductWithTheLastKeyFastest) {
@@ -138,41 +126,25 @@ TEST(Sweep, OverridesCanSetItAndDropIt) {
 
 TEST(Sweep, MalformedOnesAreRefused) {
   EXPECT_EQ(sweep_error("sweep: [1, 2]\n"),
-            "sweep must be a mapping\n"
-            "  where: a.yaml:1:8\n"
-            "  got: [1, 2]\n"
-            "  expected: key paths, each with a list of values\n"
-            "  hint: sweep: {world.size: [1, 2]}");
+            message_of("sweep must be a mapping", "a.yaml:1:8", "[1, 2]",
+                       "key paths, each with a list of values", "sweep: {world.size: [1, 2]}"));
   EXPECT_EQ(sweep_error("sweep:\n  strategy: flat\n"),
-            "sweep over 'strategy' must be given a list of values\n"
-            "  where: a.yaml:2:13\n"
-            "  got: flat\n"
-            "  expected: a list of at least one value\n"
-            "  hint: strategy: [flat]");
+            message_of("sweep over 'strategy' must be given a list of values", "a.yaml:2:13",
+                       "flat", "a list of at least one value", "strategy: [flat]"));
   EXPECT_EQ(sweep_error("sweep:\n  strategy: []\n"),
-            "sweep over 'strategy' must be given a list of values\n"
-            "  where: a.yaml:2:13\n"
-            "  got: []\n"
-            "  expected: a list of at least one value\n"
-            "  hint: strategy: [...]");
+            message_of("sweep over 'strategy' must be given a list of values", "a.yaml:2:13", "[]",
+                       "a list of at least one value", "strategy: [...]"));
   EXPECT_EQ(sweep_error("sweep:\n  sweep.a: [1]\n"),
-            "a sweep cannot change itself\n"
-            "  where: a.yaml:2:3\n"
-            "  got: sweep.a\n"
-            "  expected: a key path of the experiment\n"
-            "  hint: remove it");
-  EXPECT_EQ(sweep_error("sweep:\n  report.repeats: [1, 3]\n"),
-            "a sweep cannot change the report, which is of all of its points\n"
-            "  where: a.yaml:2:3\n"
-            "  got: report.repeats\n"
-            "  expected: a key path of the experiment\n"
-            "  hint: remove it");
+            message_of("a sweep cannot change itself", "a.yaml:2:3", "sweep.a",
+                       "a key path of the experiment", "remove it"));
+  EXPECT_EQ(
+      sweep_error("sweep:\n  report.repeats: [1, 3]\n"),
+      message_of("a sweep cannot change the report, which is of all of its points", "a.yaml:2:3",
+                 "report.repeats", "a key path of the experiment", "remove it"));
   EXPECT_EQ(sweep_error("sweep:\n  strategy.bucket_mb: [1]\n  strategy: [flat]\n"),
-            "sweep over 'strategy' replaces the values of 'strategy.bucket_mb'\n"
-            "  where: a.yaml:3:3\n"
-            "  got: the longer path first\n"
-            "  expected: the shorter path first\n"
-            "  hint: put 'strategy' before 'strategy.bucket_mb'");
+            message_of("sweep over 'strategy' replaces the values of 'strategy.bucket_mb'",
+                       "a.yaml:3:3", "the longer path first", "the shorter path first",
+                       "put 'strategy' before 'strategy.bucket_mb'"));
 }
 
 TEST(Sweep, TooManyPointsAreRefused) {
@@ -180,22 +152,15 @@ TEST(Sweep, TooManyPointsAreRefused) {
   for (char key = 'a'; key < 'f'; ++key)
     text.append("  ").append(1, key).append(": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n");
   EXPECT_EQ(sweep_error(text),
-            "the sweep has too many points\n"
-            "  where: a.yaml:2:3\n"
-            "  got: 100000 or more\n"
-            "  expected: at most 10000\n"
-            "  hint: sweep over fewer keys");
+            message_of("the sweep has too many points", "a.yaml:2:3", "100000 or more",
+                       "at most 10000", "sweep over fewer keys"));
 }
 
 TEST(Sweep, TooManyKeysAreRefused) {
   std::string text = "sweep:\n";
   for (int key = 0; key <= 100; ++key) text += "  k" + std::to_string(key) + ": [0]\n";
-  EXPECT_EQ(sweep_error(text),
-            "the sweep has too many keys\n"
-            "  where: a.yaml:2:3\n"
-            "  got: 101\n"
-            "  expected: at most 100\n"
-            "  hint: a key with one value needs no sweep");
+  EXPECT_EQ(sweep_error(text), message_of("the sweep has too many keys", "a.yaml:2:3", "101",
+                                          "at most 100", "a key with one value needs no sweep"));
 }
 
 TEST(Sweep, LabelsAreShortAndPrintable) {
@@ -209,11 +174,9 @@ TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
   apply_override(root, "strategy.bucket_mb=5");
   EXPECT_EQ(
       test::error_of<ConfigError>([&] { test::points_of(root); }),
-      "an override has no effect: the sweep replaces it\n"
-      "  where: --set strategy.bucket_mb=5\n"
-      "  got: sweep over 'strategy' at a.yaml:3:3\n"
-      "  expected: an override of a key that is not swept\n"
-      "  hint: override the sweep: --set 'sweep.strategy=[...]', or drop it: --set 'sweep={}'");
+      message_of("an override has no effect: the sweep replaces it", "--set strategy.bucket_mb=5",
+                 "sweep over 'strategy' at a.yaml:3:3", "an override of a key that is not swept",
+                 "override the sweep: --set 'sweep.strategy=[...]', or drop it: --set 'sweep={}'"));
 }
 
 }  // namespace

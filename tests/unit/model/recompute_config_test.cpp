@@ -10,6 +10,8 @@
 namespace ddprun {
 namespace {
 
+using test::message_of;
+
 /// `recompute:` with that value.
 RecomputeConfig parse(const std::string& value) {
   RecomputeConfig config;
@@ -59,44 +61,32 @@ std::string error(const std::string& value, std::int64_t layers = 4) {
 }
 
 TEST(RecomputePlan, RefusesInWords) {
-  const std::string help = " (which blocks backward computes again instead of keeping them)\n";
   EXPECT_EQ(error("evry_block"),
-            "'recompute' in model cannot be 'evry_block'\n"
-            "  where: a.yaml:1:12\n"
-            "  got: evry_block\n"
-            "  expected: one of none, every_block, recursive, or a mapping with groups (>= 1), "
-            "every (>= 1), keep_last (>= 0)" +
-                help + "  hint: did you mean 'every_block'?");
+            message_of("'recompute' in model cannot be 'evry_block'", "a.yaml:1:12", "evry_block",
+                       "one of none, every_block, recursive, or a mapping with groups (>= 1), "
+                       "every (>= 1), keep_last (>= 0) (which blocks backward computes again "
+                       "instead of keeping them)",
+                       "did you mean 'every_block'?"));
   EXPECT_THAT(error("{}"), StartsWith("'recompute' in model has the wrong type"));
   EXPECT_THAT(error("[1]"), StartsWith("'recompute' in model has the wrong type"));
   EXPECT_EQ(error("{group: 2}"),
-            "unknown key 'group' in model.recompute\n"
-            "  where: a.yaml:1:13\n"
-            "  got: 2\n"
-            "  expected: groups, every, keep_last\n"
-            "  hint: did you mean 'groups'?");
+            message_of("unknown key 'group' in model.recompute", "a.yaml:1:13", "2",
+                       "groups, every, keep_last", "did you mean 'groups'?"));
   for (const char* value : {"{groups: 0}", "{every: 0}", "{groups: -1}"}) {
     EXPECT_THAT(error(value), HasSubstr("in model.recompute is out of range")) << value;
   }
   EXPECT_EQ(error("{groups: 5}"),
-            "the model has 4 blocks, too few for 5 groups\n"
-            "  where: model.recompute\n"
-            "  got: {groups: 5}\n"
-            "  expected: groups 1 to 4\n"
-            "  hint: lower groups, or raise model.layers");
+            message_of("the model has 4 blocks, too few for 5 groups", "model.recompute",
+                       "{groups: 5}", "groups 1 to 4", "lower groups, or raise model.layers"));
   EXPECT_EQ(error("{every: 1, keep_last: 4}"),
-            "keep_last 4 of 4 blocks leaves none to compute again\n"
-            "  where: model.recompute\n"
-            "  got: {every: 1, keep_last: 4}\n"
-            "  expected: keep_last 0 to 3\n"
-            "  hint: lower keep_last, or write `recompute: none`");
+            message_of("keep_last 4 of 4 blocks leaves none to compute again", "model.recompute",
+                       "{every: 1, keep_last: 4}", "keep_last 0 to 3",
+                       "lower keep_last, or write `recompute: none`"));
   EXPECT_THAT(error("{every: 1, keep_last: 1}", 1), HasSubstr("expected: keep_last 0\n"));
   EXPECT_EQ(error("{every: 3, keep_last: 2}"),
-            "there is no group of 3 blocks: 2 blocks would be computed again\n"
-            "  where: model.recompute\n"
-            "  got: {every: 3, keep_last: 2}\n"
-            "  expected: every 1 to 2\n"
-            "  hint: lower every or keep_last");
+            message_of("there is no group of 3 blocks: 2 blocks would be computed again",
+                       "model.recompute", "{every: 3, keep_last: 2}", "every 1 to 2",
+                       "lower every or keep_last"));
   EXPECT_THAT(error("{groups: 2, every: 2}"),
               StartsWith("model.recompute cuts the blocks in two ways at once\n"));
   EXPECT_THAT(error("{keep_last: 1}"), StartsWith("model.recompute says which blocks to keep"));
