@@ -276,8 +276,7 @@ TEST(Account, RefusesInOneSentence) {
                "collectives: {bytes: 1000}\n");
   const auto refusal = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "account");
-    const std::string run = refusal_of(folder, arguments);
-    return run;
+    return refusal_of(folder, arguments);
   };
   EXPECT_THAT(refusal({"a.yaml", "--memory", "80"}), HasSubstr("needs a size with its unit"));
   EXPECT_THAT(refusal({"a.yaml", "--link", "200GB/s"}), HasSubstr("a bandwidth and a latency"));

@@ -108,8 +108,7 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
   folder_.write("damaged/result.json", "{\"schema_version\": 15, \"rows\": [");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
   const auto refusal = [this](const std::string& path) {
-    const std::string result = refusal_of(folder_, {"explain", path});
-    return result;
+    return refusal_of(folder_, {"explain", path});
   };
   EXPECT_THAT(refusal("absent"), HasSubstr("there is no result"));
   EXPECT_THAT(refusal("empty"), HasSubstr("a folder without a result.json"));

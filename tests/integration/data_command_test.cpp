@@ -128,32 +128,5 @@ TEST_F(DataCommand, RefusesWhatIsNotRead) {
   EXPECT_THAT(other.out, IsEmpty());
 }
 
-/// What is read together by all ranks, one after another, whatever shares it.
-TEST_F(DataCommand, TheStepReadsTheSameOnAnyNumberOfRanks) {
-  folder_.write("a.txt", [] {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += std::to_string(i * i) + " ";
-    return text;
-  }());
-  const auto read = [&](const std::string& ranks, const std::string& accumulate) {
-    const auto all = lines(run_ddprun(
-        folder_,
-        {"data", "e.yaml", "--step", "2", "--set",
-         "data={source: text, path: a.txt, order: shuffled}", "--set",
-         "train={global_batch: 8, warmup_steps: 1, steps: 3, accumulate: " + accumulate + "}",
-         "--set", "world.size=" + ranks}));
-    std::vector<std::string> samples;  // without rank and micro-batch
-    for (std::size_t i = 2; i < all.size(); ++i) {
-      samples.push_back(std::regex_replace(all[i], std::regex("^[0-9]+ [0-9]+ "), ""));
-    }
-    return samples;
-  };
-  const auto alone = read("1", "1");
-  EXPECT_THAT(alone, SizeIs(8));
-  EXPECT_EQ(read("2", "1"), alone);
-  EXPECT_EQ(read("4", "2"), alone);
-  EXPECT_EQ(read("1", "8"), alone);
-}
-
 }  // namespace
 }  // namespace ddprun::test

@@ -54,8 +54,11 @@ TEST(Diff, StrategiesOfOneExperimentAreEqual) {
 }
 
 TEST(Diff, WhatIsDoneStaysWhenItIsInterrupted) {
-  TemporaryFolder folder("all.yaml", tiny_experiment("sweep: {strategy: [flat, naive, zero1]}\n"));
-  DdprunProcess process(folder, {"diff", "all.yaml", "--set", "train.steps=1000"});
+  TemporaryFolder folder(
+      "all.yaml",
+      tiny_experiment("sweep: {strategy: [flat, naive, {name: slow, sleep_ms: 60000}]}\n"));
+  DdprunProcess process(
+      folder, {"diff", "all.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"});
   ASSERT_TRUE(eventually(60, [&] { return process.out().find("largest:") != std::string::npos; }))
       << process.err();
   kill(process.pid(), SIGINT);

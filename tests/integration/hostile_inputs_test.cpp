@@ -26,16 +26,10 @@ std::string with_data(const std::string& data) {
 TEST(HostileInputs, APipeIsRefusedWhereverAFileIsRead) {
   TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder.path() / "fifo.yaml").c_str(), 0600), 0);
-  folder.write("text.yaml", with_data("{source: text, path: fifo.yaml}"));
-  folder.write("tokens.yaml", with_data("{source: tokens, path: fifo.yaml}"));
   folder.write("resumed.yaml", tiny_experiment());
   fs::create_directories(folder.path() / "results/resumed/earlier");
   ASSERT_EQ(::mkfifo((folder.path() / "results/resumed/earlier/result.json").c_str(), 0600), 0);
-  for (const char* file : {"fifo.yaml", "text.yaml", "tokens.yaml"}) {
-    const CommandResult run = run_ddprun(folder, {"validate", file});
-    EXPECT_EQ(run.status, 2) << file;
-    EXPECT_THAT(run.err, HasSubstr("a named pipe, not a file")) << file;
-  }
+  EXPECT_THAT(refusal_of(folder, {"validate", "fifo.yaml"}), HasSubstr("a named pipe, not a file"));
   EXPECT_THAT(run_ddprun(folder, {"resumed.yaml", "--resume"}).err,
               HasSubstr("a named pipe, not a file"));
 }

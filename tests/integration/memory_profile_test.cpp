@@ -108,10 +108,5 @@ TEST(MemoryProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
   EXPECT_FALSE(plain["rows"][0]["ranks"][0].contains("memory_peak"));
 }
 
-TEST(MemoryProfile, IsRefusedWhereItCannotRecord) {
-  const TemporaryFolder folder("run.yaml", tiny_experiment(kMemory));
-  EXPECT_THAT(refusal_of(folder, {"run.yaml"}), HasSubstr("got: train.warmup_steps 1"));
-}
-
 }  // namespace
 }  // namespace ddprun::test

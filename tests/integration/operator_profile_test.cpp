@@ -167,10 +167,5 @@ TEST(OperatorProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
   EXPECT_EQ(results[0][0]["parameter_hash"], results[1][0]["parameter_hash"]);
 }
 
-TEST(OperatorProfile, IsRefusedWhereItCannotRecord) {
-  const TemporaryFolder folder("run.yaml", tiny_experiment(kOperators));
-  EXPECT_THAT(refusal_of(folder, {"run.yaml"}), HasSubstr("got: train.warmup_steps 1"));
-}
-
 }  // namespace
 }  // namespace ddprun::test

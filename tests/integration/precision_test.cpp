@@ -51,12 +51,6 @@ TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
   EXPECT_THAT(again.err, HasSubstr("taken over"));
 }
 
-TEST(PrecisionStudy, VerifyHasNothingToDo) {
-  TemporaryFolder folder("sums.yaml", "experiment: precision\ndemonstration: {}\n");
-  EXPECT_THAT(refusal_of(folder, {"verify", "sums.yaml"}),
-              HasSubstr("experiment precision has nothing to verify"));
-}
-
 const json& memory_of(const json& row, const std::string& phase) {
   for (const json& each : row["ranks"][0]["memory_phases"]) {
     if (each["phase"] == phase) return each;

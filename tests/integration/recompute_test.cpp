@@ -43,25 +43,5 @@ TEST(Recompute, IsSetFromTheCommandLineAndVerified) {
   must_run(folder, {"verify", "one.yaml", "--set", "model.recompute={groups: 1}"});
 }
 
-TEST(Recompute, IsRefusedBeforeAnyRankStarts) {
-  TemporaryFolder folder("one.yaml", tiny_experiment());
-  const auto refusal = [&](const std::string& value) {
-    const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "model.recompute=" + value});
-    EXPECT_EQ(run.status, 2) << value;
-    return run.err;
-  };
-  EXPECT_THAT(refusal("{groups: 2}"),
-              AllOf(HasSubstr("the model has 1 block, too few for 2 groups"),
-                    HasSubstr("--set model.recompute={groups: 2}")));
-  EXPECT_THAT(refusal("{groups: 0}"), HasSubstr("out of range"));
-  EXPECT_THAT(refusal("{every: 0}"), HasSubstr("out of range"));
-  EXPECT_THAT(refusal("all"), HasSubstr("'recompute' in model cannot be 'all'"));
-  const CommandResult forward =
-      run_ddprun(folder, {"one.yaml", "--set", "model.recompute=every_block", "--set",
-                          "train.measure=forward", "--set", "world.size=1"});
-  EXPECT_EQ(forward.status, 2);
-  EXPECT_THAT(forward.err, HasSubstr("model.recompute has no effect with train.measure forward"));
-}
-
 }  // namespace
 }  // namespace ddprun::test

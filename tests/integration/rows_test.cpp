@@ -116,18 +116,6 @@ TEST(Rows, ResumeReadsAllResultsBeforeAnythingRuns) {
   EXPECT_LT(run.err.find("is damaged"), run.err.find("starting")) << run.err;
 }
 
-TEST(Rows, ResumeTakesNoOtherExperimentForItsOwn) {
-  TemporaryFolder folder("one.yaml", tiny_experiment());
-  ASSERT_EQ(run_ddprun(folder, {"one.yaml"}).status, 0);
-  const fs::path file = only_result(folder, "one") / "result.json";
-  json changed = json::parse(read_file(file));
-  changed["rows"][0]["config"]["train"]["batch_per_rank"] = -2;
-  std::ofstream(file) << changed;
-  const CommandResult run = must_run(folder, {"one.yaml", "--resume"});
-  EXPECT_THAT(run.err, AllOf(HasSubstr("/config/train/batch_per_rank is not of the experiment"),
-                             HasSubstr("starting")));
-}
-
 TEST(Rows, TheTableSurvivesAResultThatCannotBeWritten) {
   TemporaryFolder folder("one.yaml", tiny_experiment({}, 2000));
   DdprunProcess process(folder, {"one.yaml", "-v"});
@@ -159,19 +147,6 @@ TEST(Rows, ResumeTakesOverWhatIsDone) {
       run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
   EXPECT_THAT(all.err, Not(HasSubstr("starting")));
   EXPECT_EQ(results(), before);  // rows measured at two times, but one result has them all
-}
-
-TEST(Rows, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
-  TemporaryFolder folder("one.yaml", tiny_experiment());
-  ASSERT_EQ(run_ddprun(folder, {"one.yaml"}).status, 0);
-  const std::filesystem::path file = only_result(folder, "one") / "result.json";
-  json older = json::parse(read_file(file));
-  older["schema_version"] = 3;
-  std::ofstream(file) << older;
-  const CommandResult run = must_run(folder, {"one.yaml", "--resume"});
-  EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
-                                       "version 15"),
-                             HasSubstr("starting"), Not(HasSubstr("taken over"))));
 }
 
 /// Valid, and of a machine with as many GPUs as no test has.
@@ -302,13 +277,6 @@ TEST(Repeats, ARowThatFailedIsNotRunAgain) {
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
               HasSubstr("run 1 of this row: failed: no file descriptor is left"));
   EXPECT_THAT(run.out, HasSubstr("64          failed: no file descriptor is left"));
-}
-
-TEST(Repeats, NoneIsRefusedBeforeAnythingRuns) {
-  TemporaryFolder folder("one.yaml", tiny_experiment("report: {repeats: 0}\n"));
-  const std::string refusal = refusal_of(folder, {"one.yaml"});
-  EXPECT_THAT(refusal,
-              AllOf(HasSubstr("'repeats' in report is out of range"), HasSubstr("one.yaml:")));
 }
 
 TEST(Scaling, StrongAndWeakAreToldApartByTheTokensOfAStep) {
