@@ -7,12 +7,12 @@
 #include <limits>
 
 #include "ddprun/config/options_io.h"
-#include "ddprun/config/registry.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/plugin/precision.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::fp16_mixed_test {
@@ -98,12 +98,6 @@ TEST(Fp16Mixed, PowersOfTwoLeaveNoTrace) {
   EXPECT_TRUE(at::equal(gradients[0], gradients[2]));
 }
 
-const PluginRegistry& registry() {
-  static const auto* const instance =
-      new PluginRegistry(plugin_search_path({test::plugin_folder()}));
-  return *instance;
-}
-
 /// Gradients stay each rank's own.
 class Unsynchronized : public Strategy {
  public:
@@ -151,7 +145,7 @@ TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
       parse_yaml("{init_scale: 1e30, backoff_factor: 1e-4}", "options");
   experiment.plugin(PluginKind::attention).name = "sdpa";
   test::run_ranks(2, [&](ProcessGroup& group) {
-    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    Trainer trainer(experiment, make_plugins(test::registry(), experiment), group);
     FlatBuffers& buffers = trainer.data_parallel().buffers();
     const at::Tensor before = buffers.parameters(buffers.all()).clone();
     EXPECT_EQ(trainer.step(0)[training().skipped], 1);

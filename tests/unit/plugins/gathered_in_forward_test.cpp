@@ -14,7 +14,6 @@
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/passing_strategy.h"
 #include "support/plain_sgd.h"
@@ -189,22 +188,6 @@ TEST(GatheredInForward, ParametersThatAreNeverGatheredAreFound) {
     EXPECT_THAT(compare_with_plan(trainer.last_records(), trainer.planned()),
                 HasSubstr("planned but did not run"));
     EXPECT_EQ(check_parameters_equal(trainer.data_parallel(), group).status, CheckStatus::failed);
-  });
-}
-
-TEST(GatheredInForward, AModelMustSayWhichUnitItComputes) {
-  const Experiment experiment = experiment_of("fp32", true);
-  test::run_ranks(kRanks, [&](ProcessGroup& group) {
-    const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
-    Precision precision;
-    const std::vector<NamedTensor> parameters = {{"a", at::ones({5}).requires_grad_(), "a"},
-                                                 {"b", at::ones({7}).requires_grad_(), "b"}};
-    DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
-    EXPECT_THAT(
-        test::error_of([&] {
-          ddp.forward([&] { return parameters[0].tensor.sum() * parameters[1].tensor.sum(); });
-        }),
-        HasSubstr("call ddp.unit("));
   });
 }
 

@@ -15,10 +15,9 @@ namespace ddprun {
 namespace {
 
 std::shared_ptr<Attention> sdpa(const std::string& backend) {
-  PluginChoice choice;
-  choice.options = parse_yaml("{name: sdpa, backend: " + backend + "}", "test");
-  choice.name = "sdpa";
-  return make_attention(test::registry(), choice);
+  return make_attention(
+      test::registry(),
+      test::choice_of(PluginKind::attention, "{name: sdpa, backend: " + backend + "}"));
 }
 
 TEST(Sdpa, EveryBackendOfTheCpuComputesTheSameAndLeavesThePick) {

@@ -11,12 +11,11 @@
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/optim/flat_parts.h"
-#include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
-#include "support/experiments.h"
 #include "support/matchers.h"
 #include "support/plugin_registry.h"
+#include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -57,34 +56,14 @@ TEST(Zero1Cs336, EachParameterHasOneOwnerAndSharesAreBalanced) {
   }
 }
 
-/// The parameters after three steps, whole on each rank.
-at::Tensor trained(Experiment experiment, const std::string& strategy, ProcessGroup& group) {
-  experiment.plugin(PluginKind::strategy).name = strategy;
-  Trainer trainer(experiment, make_plugins(registry(), experiment), group);
-  for (int step = 0; step < 3; ++step) {
-    trainer.step(step);
-    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
-  }
-  DataParallel& ddp = trainer.data_parallel();
-  EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
-  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
-  return whole_parameters(ddp, ddp.buffers().all()).clone();
-}
-
-Experiment experiment_of(const std::string& precision) {
-  Experiment experiment = test::small_experiment(2);
-  experiment.plugin(PluginKind::precision).name = precision;
-  experiment.plugin(PluginKind::attention).name = "eager";
-  training(experiment).optimizer = OptimizerConfig{};  // adamw
-  return experiment;
-}
-
 TEST(Zero1Cs336, TrainsAsFlatDoes) {
   for (const char* precision : {"fp32", "bf16_mixed"}) {
     test::run_ranks(2, [&](ProcessGroup& group) {
-      const at::Tensor expected = trained(experiment_of(precision), "flat", group);
-      const at::Tensor got = trained(experiment_of(precision), "zero1_cs336", group);
-      EXPECT_TRUE(at::equal(got, expected)) << precision;
+      const auto trained = [&](const char* strategy) {
+        return test::train_and_prove(test::sharding_experiment(strategy, precision, 2), group, 3);
+      };
+      const auto expected = trained("{name: flat}");
+      test::expect_equal(trained("{name: zero1_cs336}"), expected);
     });
   }
 }
@@ -92,8 +71,7 @@ TEST(Zero1Cs336, TrainsAsFlatDoes) {
 TEST(Zero1Cs336, ARankHoldsAndSendsWhatTheTablesSay) {
   for (const char* precision : {"fp32", "bf16_mixed"}) {
     SCOPED_TRACE(precision);
-    Experiment experiment = experiment_of(precision);
-    experiment.plugin(PluginKind::strategy).name = "zero1_cs336";
+    const Experiment experiment = test::sharding_experiment("{name: zero1_cs336}", precision, 2);
     std::int64_t all = 0;
     std::vector<std::int64_t> owned(2);
     test::run_ranks(2, [&](ProcessGroup& group) {
@@ -134,10 +112,9 @@ TEST(Zero1Cs336, RanksThatOwnNothingTakePart) {
     for (const char* name : {"fp32", "fp16_mixed"}) {
       SCOPED_TRACE(std::to_string(shape.ranks) + " ranks, " + name);
       test::run_ranks(shape.ranks, [&](ProcessGroup& group) {
-        PluginChoice choice;
-        choice.kind = PluginKind::precision;
-        choice.name = name;
-        const auto precision = make_precision(registry(), choice);
+        const auto precision = make_precision(
+            registry(),
+            test::choice_of(PluginKind::precision, std::string("{name: ") + name + "}"));
         const auto strategy = make();
         const auto parameters = parameters_of(shape.sizes);
         OptimizerConfig sgd;
