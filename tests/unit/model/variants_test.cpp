@@ -2,105 +2,18 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <map>
-#include <numbers>
+#include <algorithm>
 
 #include "ddprun/base/error.h"
 #include "ddprun/model/transformer.h"
 #include "support/plugin_library.h"
+#include "support/reference_transformer.h"
 #include "support/toy_model.h"
 
 namespace ddprun::variants_test {
 namespace {
 
 constexpr std::int64_t kTime = 7;  // below the context length
-
-/// The model once more, from its parameters by name, which require gradients.
-class InFloat64 {
- public:
-  InFloat64(const ModelConfig& config, const Transformer& model) : config_(config) {
-    for (const NamedTensor& each : model.parameters()) {
-      parameters_[each.name] = each.tensor.detach().to(at::kDouble).requires_grad_();
-    }
-  }
-
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) {
-    at::Tensor x = of("token_embeddings.weight").index({ids});
-    if (config_.positions == Positions::learned) {
-      x = x + of("position_embeddings.weight").slice(0, 0, kTime);
-    }
-    for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-      const std::string prefix = "layers." + std::to_string(layer) + ".";
-      x = x + attend(prefix + "attn.", norm(prefix + "ln1", x));
-      x = x + feed_forward(prefix + "ffn.", norm(prefix + "ln2", x));
-    }
-    const at::Tensor logits = norm("ln_final", x).matmul(of("lm_head.weight").t());
-    return -logits.log_softmax(-1).gather(-1, targets.unsqueeze(-1)).mean();
-  }
-
-  const at::Tensor& of(const std::string& name) const { return parameters_.at(name); }
-
- private:
-  at::Tensor with_bias(const at::Tensor& y, const std::string& name) const {
-    const auto bias = parameters_.find(name + ".bias");
-    return bias == parameters_.end() ? y : y + bias->second;
-  }
-  at::Tensor linear(const std::string& name, const at::Tensor& x) const {
-    return with_bias(x.matmul(of(name + ".weight").t()), name);
-  }
-  at::Tensor norm(const std::string& name, const at::Tensor& x) const {
-    const bool centred = config_.norm == Norm::layernorm;
-    const at::Tensor own = centred ? x - x.mean(-1, true) : x;
-    const at::Tensor square = own.pow(2).mean(-1, true);
-    return with_bias(own / (square + config_.norm_eps).sqrt() * of(name + ".weight"), name);
-  }
-  at::Tensor turned(const at::Tensor& x) const {  // (B, heads, T, d)
-    if (config_.positions == Positions::learned) return x;
-    at::Tensor out = at::zeros_like(x);
-    for (std::int64_t t = 0; t < kTime; ++t) {
-      for (std::int64_t j = 0; j < config_.head_dim() / 2; ++j) {
-        const double angle =
-            static_cast<double>(t) *
-            std::pow(config_.rope_theta,
-                     -2.0 * static_cast<double>(j) / static_cast<double>(config_.head_dim()));
-        const at::Tensor a = x.select(2, t).select(-1, 2 * j),
-                         b = x.select(2, t).select(-1, 2 * j + 1);
-        out.select(2, t).select(-1, 2 * j).copy_(a * std::cos(angle) - b * std::sin(angle));
-        out.select(2, t).select(-1, 2 * j + 1).copy_(a * std::sin(angle) + b * std::cos(angle));
-      }
-    }
-    return out;
-  }
-  at::Tensor attend(const std::string& prefix, const at::Tensor& x) const {
-    std::vector<at::Tensor> qkv;
-    if (config_.joint_qkv) {
-      qkv = linear(prefix + "qkv_proj", x).chunk(3, -1);
-    } else {
-      for (const char* name : {"q_proj", "k_proj", "v_proj"})
-        qkv.push_back(linear(prefix + name, x));
-    }
-    for (at::Tensor& each : qkv) {
-      each = each.view({x.size(0), kTime, config_.heads, config_.head_dim()}).transpose(1, 2);
-    }
-    at::Tensor scores = turned(qkv[0]).matmul(turned(qkv[1]).transpose(-1, -2)) /
-                        std::sqrt(static_cast<double>(config_.head_dim()));
-    const at::Tensor later = at::ones({kTime, kTime}, at::kBool).triu(1);
-    scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
-    const at::Tensor mixed = scores.softmax(-1).matmul(qkv[2]).transpose(1, 2);
-    return linear(prefix + "output_proj", mixed.reshape({x.size(0), kTime, config_.d_model}));
-  }
-  at::Tensor feed_forward(const std::string& prefix, const at::Tensor& x) const {
-    const at::Tensor a = linear(prefix + "w1", x);
-    if (config_.activation == Activation::gelu) {
-      return linear(prefix + "w2", a * 0.5 * (1 + (a / std::numbers::sqrt2).erf()));
-    }
-    return linear(prefix + "w2", a * a.sigmoid() * linear(prefix + "w3", x));
-  }
-
-  ModelConfig config_;
-  std::map<std::string, at::Tensor> parameters_;
-};
 
 ModelConfig toy() {
   ModelConfig config = test::toy_model();
@@ -133,17 +46,17 @@ TEST_P(ModelVariants, LossAndEveryGradientMatchFloat64) {
   EXPECT_EQ(config.parameter_count(), count);
   const at::Tensor ids = at::arange(2 * kTime).remainder(13).view({2, kTime});
   const at::Tensor targets = (ids * 5 + 2).remainder(13);
-  InFloat64 right(config, model);
+  const test::ReferenceTransformer right(config, model);
   const at::Tensor own = model.loss(ids, targets), expected = right.loss(ids, targets);
   EXPECT_NEAR(own.item<double>(), expected.item<double>(), 1e-6);
   own.backward();
   expected.backward();
   double largest = 0;
   for (const NamedTensor& each : model.parameters()) {
-    largest = std::max(largest, right.of(each.name).grad().abs().max().item<double>());
+    largest = std::max(largest, right.parameter(each.name).grad().abs().max().item<double>());
   }
   for (const NamedTensor& each : model.parameters()) {
-    const at::Tensor gradient = right.of(each.name).grad();
+    const at::Tensor gradient = right.parameter(each.name).grad();
     const double apart = (each.tensor.grad().to(at::kDouble) - gradient).abs().max().item<double>();
     // float32 rounds at 6e-8, and a small gradient is the sum of larger ones.
     EXPECT_LE(apart, 2e-6 * largest) << each.name;
