@@ -12,11 +12,13 @@ namespace ddprun::test {
 /// The folder of the plugins built with the tests.
 inline std::string plugin_folder() { return DDPRUN_BUILD_DIR "/lib/ddprun/plugins"; }
 
-/// 8 sequences of 16 tokens a step on `world_size` ranks; plain SGD.
+/// 8 sequences of 16 tokens a step on `world_size` ranks; plain SGD, float32, attention eager.
 inline Experiment small_experiment(int world_size) {
   Experiment experiment(training());
   experiment.name = "test";
   experiment.world.size = world_size;
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  experiment.plugin(PluginKind::attention).name = "eager";
   TrainingConfig& config = training(experiment);
   config.model = model_preset("tiny");
   config.model.vocab_size = 64;

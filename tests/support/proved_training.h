@@ -23,7 +23,6 @@ inline Experiment sharding_experiment(const std::string& strategy, const std::st
   Experiment experiment = small_experiment(ranks);
   experiment.plugin(PluginKind::strategy) = strategy_choice(strategy);
   experiment.plugin(PluginKind::precision).name = precision;
-  experiment.plugin(PluginKind::attention).name = "eager";
   training(experiment).optimizer = OptimizerConfig{};  // adamw
   return experiment;
 }

@@ -1,12 +1,9 @@
 // What an experiment of attention may say, and what is refused before a rank starts.
-
 #include "ddprun/proof/attention/attention_config.h"
-#include "ddprun/config/registry.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "support/experiment_fixture.h"
-#include "support/experiments.h"
-
 #include "support/matchers.h"
+#include "support/plugin_registry.h"
 
 namespace ddprun {
 namespace {
@@ -66,16 +63,14 @@ class AttentionOnThisMachine : public AttentionConfigTest {
   Experiment planned(const std::string& name, const std::string& more) {
     return load_one("experiment: attention\nattention: " + name + "\n" + more);
   }
-  void check(const Experiment& e) { attention_kind().check_machine(e, registry_, 1); }
-
-  PluginRegistry registry_{{test::plugin_folder()}};
+  void check(const Experiment& e) { attention_kind().check_machine(e, test::registry(), 1); }
 };
 
 TEST_F(AttentionOnThisMachine, WhatAPluginLacksIsRefused) {
   const Experiment e = planned("flash", "attention_call: {dtype: float16}\n");
-  EXPECT_THROW(attention_kind().check_plugins(e, registry_), ConfigError);
+  EXPECT_THROW(attention_kind().check_plugins(e, test::registry()), ConfigError);
   EXPECT_NO_THROW(attention_kind().check_plugins(
-      planned("sdpa", "attention_call: {dtype: float16}\n"), registry_));
+      planned("sdpa", "attention_call: {dtype: float16}\n"), test::registry()));
 }
 
 TEST_F(AttentionOnThisMachine, MoreThanItsMemoryIsNotForThisMachine) {

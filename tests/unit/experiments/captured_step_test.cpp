@@ -8,7 +8,7 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "support/experiments.h"
-#include "support/plugin_library.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -51,10 +51,8 @@ struct Trained {
 };
 
 Trained train(ProcessGroup& group, ExecutionMode mode) {
-  static const PluginRegistry registry({test::plugin_folder()});
   Experiment experiment = test::small_experiment(group.size());
   experiment.plugin(PluginKind::attention).name = "sdpa";
-  experiment.plugin(PluginKind::precision).name = "fp32";
   training(experiment).train.accumulate = 2;
   training(experiment).train.steps = kSteps - training(experiment).train.warmup_steps;
   training(experiment).optimizer.clip_norm = 0.5;
@@ -62,7 +60,7 @@ Trained train(ProcessGroup& group, ExecutionMode mode) {
                                              .warmup_steps = 4};  // a rate of its own each
   training(experiment).execution.mode = mode;
   experiment.plugin(PluginKind::strategy).name = "overlap";
-  Trainer trainer(experiment, make_plugins(registry, experiment), group);
+  Trainer trainer(experiment, make_plugins(test::registry(), experiment), group);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
     trained.samples.push_back(trainer.step(step, [&] { ++trained.seen; }));

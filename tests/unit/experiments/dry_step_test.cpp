@@ -24,7 +24,6 @@ Experiment experiment_of(const std::string& strategy, int ranks,
   training(experiment).train.batch_per_rank = 2;
   training(experiment).optimizer.name = OptimizerKind::adamw;
   experiment.plugin(PluginKind::strategy) = test::strategy_choice(strategy);
-  experiment.plugin(PluginKind::precision) = test::choice_of(PluginKind::precision, "{name: fp32}");
   experiment.plugin(PluginKind::attention) =
       test::choice_of(PluginKind::attention, "{name: " + attention + "}");
   return experiment;

@@ -16,8 +16,6 @@ using test::registry;
 Experiment experiment_of(int ranks, const std::string& strategy = "flat") {
   Experiment experiment = test::small_experiment(ranks);
   experiment.plugin(PluginKind::strategy).name = strategy;
-  experiment.plugin(PluginKind::precision).name = "fp32";
-  experiment.plugin(PluginKind::attention).name = "eager";
   training(experiment).train.warmup_steps = 2;
   training(experiment).train.steps = 5;
   training(experiment).train.eval = {.every = 3, .batches = 2};

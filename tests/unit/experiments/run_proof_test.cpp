@@ -69,8 +69,6 @@ class Mean : public Strategy {
 
 Experiment make_experiment(double clip_norm = 0.1) {
   Experiment experiment = test::small_experiment(2);
-  experiment.plugin(PluginKind::precision).name = "fp32";
-  experiment.plugin(PluginKind::attention).name = "eager";
   experiment.plugin(PluginKind::strategy).name = "mine";
   training(experiment).optimizer.name = OptimizerKind::adamw;
   training(experiment).optimizer.clip_norm = clip_norm;

@@ -23,7 +23,6 @@ Experiment make_experiment(StepExtent extent, int ranks, const std::string& prec
   training(experiment).optimizer = {};
   experiment.plugin(PluginKind::strategy).name = "flat";
   experiment.plugin(PluginKind::precision).name = precision;
-  experiment.plugin(PluginKind::attention).name = "eager";
   training(experiment).train.measure = extent;
   training(experiment).train.steps = 4;
   if (precision != "fp32" && precision != "bf16_mixed") {

@@ -4,13 +4,13 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include "ddprun/config/registry.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/proof/proof.h"
 #include "support/experiments.h"
 #include "support/matchers.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::optimizer_overlap_test {
@@ -186,16 +186,14 @@ TEST_F(OptimizerOverlap, APrecisionThatScalesTheLossIsRefused) {
 
 /// One step on one rank, of which a part is updated during finish_backward().
 Sample trainer_step() {
-  const PluginRegistry registry({test::plugin_folder()});
   Experiment experiment = test::small_experiment(1);
   experiment.plugin(PluginKind::attention).name = "sdpa";
-  experiment.plugin(PluginKind::precision).name = "fp32";
   training(experiment).optimizer.overlap = true;
   Sample sample(training());
   test::run_ranks(1, [&](ProcessGroup& group) {
     Reporter strategy;
     strategy.ranges = {{0, 64}};
-    Trainer trainer(experiment, test::plugins_with(strategy, registry, experiment), group);
+    Trainer trainer(experiment, test::plugins_with(strategy, test::registry(), experiment), group);
     sample = trainer.step(0);
   });
   return sample;

@@ -193,7 +193,6 @@ TEST(LocalSgd, PlansTheStepsInWhichRanksAverage) {
   experiment.plugin(PluginKind::strategy).name = "local_sgd";
   experiment.plugin(PluginKind::strategy).options = parse_yaml("{every: 2}", "test.yaml");
   experiment.plugin(PluginKind::precision).name = "bf16_mixed";
-  experiment.plugin(PluginKind::attention).name = "eager";
   test::run_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int i = 0; i < 4; ++i) {
@@ -214,10 +213,8 @@ std::pair<at::Tensor, double> trained(const std::string& strategy,
                                       const std::string& reduce_dtype) {
   Experiment experiment = test::small_experiment(2);
   experiment.plugin(PluginKind::strategy).name = strategy;
-  experiment.plugin(PluginKind::precision).name = "fp32";
   experiment.plugin(PluginKind::precision).options =
       parse_yaml("{reduce_dtype: " + reduce_dtype + "}", "test.yaml");
-  experiment.plugin(PluginKind::attention).name = "eager";
   std::pair<at::Tensor, double> out;
   test::run_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
