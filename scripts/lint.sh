@@ -33,6 +33,7 @@ done
 
 scripts/check_floors.py || problem "floors: see above"
 scripts/check_sizes.py || problem "sizes: see above"
+scripts/check_names.py || problem "names: see above"
 scripts/check_docs.py || problem "docs: see above"
 
 # A plugin's name as a string in core or runner would be knowledge that only the YAML may have. Names that are
