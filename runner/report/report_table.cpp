@@ -20,12 +20,17 @@ constexpr const char* kNoValue = "–";
 /// A column without a value is the first to go.
 constexpr int kDropFirst = 1000;
 
-/// Decimals that show three digits or more of the largest value; one number for a whole column, so
-/// that points align.
+/// Decimals that show three digits or more of the largest value, and of one below 10 what stands
+/// behind its point; one number for a whole column, so that points align.
 int common_decimals(const std::vector<RowFigure>& figures) {
-  double largest = 0;
-  for (const RowFigure& figure : figures) largest = std::max(largest, figure.value.value_or(0));
-  return largest >= 1000 ? 0 : largest >= 10 ? 1 : 2;
+  double largest = 0, least = 10;
+  for (const RowFigure& figure : figures) {
+    const double value = figure.value.value_or(0);
+    largest = std::max(largest, value);
+    if (value > 0) least = std::min(least, value);
+  }
+  if (largest >= 1000) return least < 10 ? 2 : 0;
+  return largest >= 10 ? 1 : 2;
 }
 
 /// A column under way: a figure for each line.

@@ -98,6 +98,20 @@ TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
                   "NOT PROVED: long (x=1, y=2): integer_gradients: rank 1: index 3 differs"));
 }
 
+TEST(ReportTable, SmallFiguresBesideLargeOnesKeepTheirDigits) {
+  std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
+  const auto set = [&rows](std::size_t row, double step_ms) {
+    for (RankResult& rank : rows[row].ranks) {
+      for (Sample& sample : rank.samples) sample[training().step_ms] = step_ms;
+    }
+  };
+  set(0, 0.25);
+  set(1, 12345);
+  EXPECT_THAT(report_table(TableLines(rows)).render(0, false), HasSubstr("0.25 ±"));
+  set(0, 25);
+  EXPECT_THAT(report_table(TableLines(rows)).render(0, false), HasSubstr("12345 ±"));
+}
+
 TEST(ReportTable, AFailedRowSaysWhy) {
   std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
   rows[1].ranks.clear();
