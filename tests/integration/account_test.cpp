@@ -205,11 +205,11 @@ Order measured_order(const json& predicted, double factor, const std::function<j
   return order;
 }
 
-TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
-  const std::string yaml =
-      experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 2, 4, 6, 9]}\n");
+TEST(Account, OrdersRowsAsTheyRunOverASlowLink) {
+  const std::string yaml = experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 3, 8]}\n");
   const std::vector<std::string> narrow = {
-      "--set", "model.vocab_size=750", "--set", "model.d_model=64", "--set", "model.d_ff=176"};
+      "--set", "model.vocab_size=750", "--set", "model.d_model=64",
+      "--set", "model.d_ff=176",       "--set", "train.warmup_steps=1"};
   const auto words = [&](std::vector<std::string> words) {
     words.insert(words.end(), narrow.begin(), narrow.end());
     return words;
@@ -230,7 +230,7 @@ TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(order.wrong, "");
-  EXPECT_GE(order.pairs, 30);
+  EXPECT_GE(order.pairs, 12);
 }
 
 TEST(Account, OrdersRowsByWhatTheyCompute) {

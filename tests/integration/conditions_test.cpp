@@ -91,7 +91,7 @@ TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
 }
 
 TEST(Conditions, AProgramBesideARowIsSeen) {
-  TemporaryFolder folder("one.yaml", tiny_experiment({}, 1000));
+  TemporaryFolder folder("one.yaml", tiny_experiment({}, 300));
   const CommandResult run =
       run_by_shell(folder,
                    "for i in $(seq $(nproc)); do (while :; do :; done) & done; "

@@ -72,14 +72,14 @@ std::map<std::string, std::string> limits(const TemporaryFolder& folder) {
 TEST(PlantedLimits, ARankThatBecomesSlowInBackwardIsNamed) {
   const TemporaryFolder folder;
   const CommandResult run =
-      run_on(folder, "{name: slow, sleep_ms: 200, rank: 1, first: 10}", /*steps=*/28);
+      run_on(folder, "{name: slow, sleep_ms: 200, rank: 1, first: 10}", /*steps=*/18);
   ASSERT_EQ(run.status, 0) << run.err;
   const json slow = finding(folder, "slow_rank");
   ASSERT_FALSE(slow.is_null()) << run.out;
   EXPECT_EQ(slow["rank"], 1);
   EXPECT_EQ(slow["phase"], "backward");
   EXPECT_EQ(slow["since"], 8) << "of the measured steps, from 0";
-  EXPECT_NEAR(slow["behind_ms"].get<double>(), 200.0 * 20 / 28, 40);
+  EXPECT_NEAR(slow["behind_ms"].get<double>(), 200.0 * 10 / 18, 40);
   EXPECT_THAT(run.out,
               HasSubstr("(since measured step 9), most of it in backward: the others wait for it"));
   EXPECT_EQ(limits(folder)["layers.0.ln1.weight"], "slow_rank");

@@ -72,7 +72,7 @@ TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
                                           10));
   const CommandResult run =
       must_run(folder_, words({"--set", "data={source: text, path: text.txt}", "--over", "strategy",
-                               "--format", "json", "--minutes", "0.3"}));
+                               "--format", "json", "--minutes", "0.1"}));
   const json printed = json::parse(run.out);
   EXPECT_EQ(printed.at("winner"), found().at("winner"));
   EXPECT_TRUE(candidate(printed, "flat").at("reference").get<bool>());
@@ -81,7 +81,7 @@ TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
 }
 
 TEST_F(Tune, BatchAndArithmeticStay) {
-  must_run(folder_, words({"--over", "train.accumulate,model.recompute", "--minutes", "0.2"}));
+  must_run(folder_, words({"--over", "train.accumulate,model.recompute", "--minutes", "0.1"}));
   const json all = found();
   EXPECT_EQ(all.at("candidates").size(), 4U) << "a batch of 2 a rank has no four micro-batches";
   EXPECT_EQ(all.at("left_out").size(), 2U);

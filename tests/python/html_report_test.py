@@ -412,11 +412,10 @@ class Page(unittest.TestCase):
         return with_data(self.page, data)
 
     def test_many_rows_are_all_there(self):
-        for count in (100, 1000):
-            dom = self.dom(self.many(count))
-            self.assertEqual(len(Rows(dom).lines), count)
-            ready_ms = int(re.search(r'data-ready="(\d+)"', dom)[1])
-            print(f"{count} rows: {ready_ms / 1000} s")  # for whoever looks: the machine may be busy
+        dom = self.dom(self.many(1000))
+        self.assertEqual(len(Rows(dom).lines), 1000)
+        ready_ms = int(re.search(r'data-ready="(\d+)"', dom)[1])
+        print(f"1000 rows: {ready_ms / 1000} s")  # for whoever looks: the machine may be busy
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ EXPERIMENTS = {
     "strategies": f"train: {{batch_per_rank: 2, {TRAIN}}}\nprofile: {{steps: {STEPS}}}\nreport: {{repeats: 3}}\n"
                   "sweep: {strategy: [naive, overlap, flat]}\n",
     # What sleeps in backward makes steps longer, whatever else the machine does.
-    "longer": f"strategy: slow\ntrain: {{batch_per_rank: 2, {TRAIN}}}\nsweep: {{strategy.sleep_ms: [0, 1, 300]}}\n",
+    "longer": f"strategy: slow\ntrain: {{batch_per_rank: 2, {TRAIN}}}\nsweep: {{strategy.sleep_ms: [0, 1, 100]}}\n",
     "buckets": f"strategy: bucketed\ntrain: {{batch_per_rank: 2, {TRAIN}}}\nsweep: {{strategy.bucket_mb: [0.1, 0.4, 1.5]}}\n",
     "scaled": f"strategy: flat\ntrain: {{global_batch: 4, {TRAIN}}}\nreport: {{repeats: 3}}\nsweep: {{world.size: [1, 2]}}\n",
     # More than a busy machine takes from a rank.
@@ -47,7 +47,7 @@ def paired_p(own, base):
     logs = [math.log(a / b) for a, b in zip(own, base)]
     t, freedom = abs(mean(logs)) / math.sqrt(variance(logs) / len(logs)), len(logs) - 1
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
-    steps = 200_000
+    steps = 10_000
     density = [scale * (1 + (t * i / steps) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)]
     return 1 - 2 * t / steps * (sum(density) - (density[0] + density[-1]) / 2)
 
@@ -290,7 +290,7 @@ class Sentences(Findings):
         if share not in (sorted(share), sorted(share, reverse=True)) or abs(share[2] - share[0]) < 0.05:
             return self.assertEqual(result.finding("trend"), [])  # on a busy machine
         finding = self.only("longer", "trend")[1]
-        match = re.search(rf"(?:falls|rises) from {NUMBER} to {NUMBER} %: strategy.sleep_ms 0 to 300, {NUMBER} times the bytes, {NUMBER} times the step",
+        match = re.search(rf"(?:falls|rises) from {NUMBER} to {NUMBER} %: strategy.sleep_ms 0 to 100, {NUMBER} times the bytes, {NUMBER} times the step",
                           finding["text"])
         self.assertTrue(match, finding["text"])
         sent = [mean(result.figures(line, "bytes", over_steps=mean)) for line in (0, 2)]
