@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <set>
@@ -18,6 +17,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "support/matchers.h"
+#include "support/reduced.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -25,31 +25,20 @@ namespace {
 
 using test::run_ranks;
 
-/// Element i of rank r: an integer that is different for every rank and element.
-float element(int rank, std::int64_t i) {
-  return static_cast<float>((rank + 1) * (i % 97 + 1) + 5 * rank);
+/// Integers, so that sums are exact in any order.
+at::Tensor values_of(int rank, std::int64_t count) {
+  return test::values_of(rank, count, at::kInt).to(at::kFloat);
 }
 
-at::Tensor values_of(int rank, std::int64_t count, std::int64_t first = 0) {
-  at::Tensor tensor = at::empty({count});
-  for (std::int64_t i = 0; i < count; ++i) tensor.data_ptr<float>()[i] = element(rank, first + i);
-  return tensor;
+at::Tensor expected(ReduceOp op, int ranks, std::int64_t count) {
+  std::vector<at::Tensor> all;
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(values_of(rank, count));
+  return test::reduced(op, all);
 }
 
-at::Tensor expected(ReduceOp op, int ranks, std::int64_t count, std::int64_t first = 0) {
-  at::Tensor tensor = at::empty({count});
-  for (std::int64_t i = 0; i < count; ++i) {
-    double sum = 0;
-    double largest = element(0, first + i);
-    for (int rank = 0; rank < ranks; ++rank) {
-      sum += element(rank, first + i);
-      largest = std::max<double>(largest, element(rank, first + i));
-    }
-    const double result = op == ReduceOp::sum ? sum : op == ReduceOp::max ? largest : sum / ranks;
-    tensor.data_ptr<float>()[i] =
-        static_cast<float>(result);  // the nearest float of the exact value
-  }
-  return tensor;
+/// The slice of `rank`.
+at::Tensor expected_slice(ReduceOp op, int ranks, std::int64_t count, int rank) {
+  return expected(op, ranks, count * ranks).narrow(0, count * rank, count);
 }
 
 /// A backend and a number of ranks.
@@ -97,7 +86,7 @@ TEST_P(Ranks, ReduceScatter) {
         const at::Tensor input = values_of(group.rank(), count * group.size());
         const at::Tensor output = at::full({count}, -1.0f);
         group.reduce_scatter(output, input, op, "x").wait();
-        EXPECT_TRUE(at::equal(output, expected(op, group.size(), count, count * group.rank())));
+        EXPECT_TRUE(at::equal(output, expected_slice(op, group.size(), count, group.rank())));
         EXPECT_TRUE(at::equal(input, values_of(group.rank(), count * group.size())))
             << "input changed";
       }
@@ -112,7 +101,7 @@ TEST_P(Ranks, ReduceScatterIntoOwnSliceOfInput) {
     const at::Tensor output = input.narrow(0, count * group.rank(), count);
     group.reduce_scatter(output, input, ReduceOp::avg, "x").wait();
     EXPECT_TRUE(
-        at::equal(output, expected(ReduceOp::avg, group.size(), count, count * group.rank())));
+        at::equal(output, expected_slice(ReduceOp::avg, group.size(), count, group.rank())));
   });
 }
 
