@@ -23,8 +23,8 @@ std::vector<RowRuns> by_row(const std::vector<const RunStatistics*>& runs);
 
 /// The row of that run among the rows of `runs`.
 RowRuns row_of(const RunStatistics& run, const std::vector<const RunStatistics*>& runs);
-/// The first timed row among the rows of `runs` that `run` counts from (Run::baseline), if one took
-/// turns with it such a one; empty: there is none.
+/// The timed row of `runs` that `run` counts from (Run::baseline): the one that took turns with it,
+/// else the first. Empty: there is none.
 RowRuns base_of(const Run& run, const std::vector<const RunStatistics*>& runs);
 
 /// A quantity of a row. A run's figure is one sample here: steps of a run are alike in what made

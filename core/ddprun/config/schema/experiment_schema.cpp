@@ -202,7 +202,6 @@ Schema sweep_schema(const Schema& properties, const std::string& definition,
     paths.update(plugin.swept_paths());
     others[fmt::format("^{}\\.", plugin.key())] = {{"type", Schema::array({"array", "object"})}};
   }
-
   return {{"description", kSweepHelp},
           {"type", "object"},
           {"properties", paths},
@@ -218,7 +217,6 @@ Schema required_sections(const RunnableKind& kind) {
     out.push_back({{"if", sweeps_over(fmt::format("^{}(\\.|$)", section.key))},
                    {"else", {{"required", Schema::array({section.key})}}}});
   }
-
   return out;
 }
 
@@ -234,7 +232,6 @@ Schema kind_schema(const RunnableKind& kind, const Kinds& kinds,
     properties[plugin.key()] = {{"description", plugin.help()}};
     for (const Schema& condition : plugin.conditions()) conditions.push_back(condition);
   }
-
   properties[kSweepKey] = sweep;
   properties["report"] = reference(kReport);
   if (!conditions.empty()) schema["allOf"] = conditions;
@@ -266,7 +263,6 @@ Schema experiment_schema(const Kinds& kinds, const PluginRegistry& registry) {
     definitions[definition_of(*kind)] = kind_schema(*kind, kinds, plugins);
     of_kinds.push_back({{"if", is_of(*kind, kinds)}, {"then", reference(definition_of(*kind))}});
   }
-
   return {{"$schema", "http://json-schema.org/draft-07/schema#"},
           {"title", "An experiment of ddprun"},
           {"$comment", "Written by `ddprun schema`, from the declarations that read the files."},
