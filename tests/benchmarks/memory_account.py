@@ -19,7 +19,7 @@ import tempfile
 
 STRATEGIES = [
     "{name: none, unsynchronized: true}", "naive", "flat", "overlap", "{name: bucketed, bucket_mb: 5}", "{name: torch_ddp, bucket_mb: 5}",
-    "zero1", "zero1_cs336", "zero2", "fsdp", "hsdp", "powersgd", "local_sgd",
+    "zero1", "zero1_cs336", "zero2", "fsdp", "hsdp", "powersgd", "local_sgd", "gossip",
 ]
 PRECISIONS = ["fp32", "bf16_mixed", "bf16_pure", "fp16_mixed"]
 RECOMPUTE = ["none", "every_block", "{groups: 2}"]

@@ -84,7 +84,7 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   }
   const BufferContext& context = trainer.data_parallel().context();
   outcome.agreement = context.plan().agreement;
-  outcome.ranks_agree = context.meeting() != Meeting::none;
+  outcome.ranks_agree = context.ranks_agree();
   outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.planned());
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);

@@ -70,8 +70,8 @@ TEST(Account, OfEachStrategyIsWhatARunTakes) {
   expect_predicted(
       "  strategy: [{name: none, unsynchronized: true}, naive, overlap, {name: bucketed, "
       "bucket_mb: 1}, {name: torch_ddp, bucket_mb: 1}, zero1, zero1_cs336, zero2, fsdp, hsdp, "
-      "powersgd, {name: local_sgd, every: 1}]\n",
-      12);
+      "powersgd, {name: local_sgd, every: 1}, gossip]\n",
+      13);
 }
 
 TEST(Account, OfKernelsAndRecomputationIsWhatARunTakes) {

@@ -26,7 +26,8 @@ TEST(Declared, IsWhatTheTableSays) {
       folder, {"less.yaml", "--set", "train.eval.every=2", "--set", "optimizer.clip_norm=0.1"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
                              HasSubstr("with the error feedback the mean"),
-                             HasSubstr("parameters are equal each time the ranks average")));
+                             HasSubstr("the ranks averaged in 2 of 5 steps: gradients are each "
+                                       "rank's own, as the strategy declares")));
   const json rows = result_of(folder, "less")["rows"];
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["proof"]["status"], "passed");
@@ -47,6 +48,22 @@ TEST(Declared, IsWhatTheTableSays) {
     EXPECT_TRUE(losses[0].is_null());
     EXPECT_TRUE(losses[1].is_number());
   }
+}
+
+TEST(Declared, GossipIsHeldToItsWeights) {
+  TemporaryFolder folder("gossip.yaml", tiny_experiment("", 4));
+  const CommandResult run =
+      must_run(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set", "world.size=4"});
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("the ranks averaged in 5 of 5 steps"),
+                    HasSubstr("each rank has a mean of its own, as the strategy declares")));
+  const json result = result_of(folder, "gossip");
+  const json& proof = result["rows"][0]["proof"];
+  EXPECT_EQ(proof["status"], "declared");
+  EXPECT_EQ(status_of(proof, "parameters_updated"), "passed");
+  EXPECT_THAT(
+      refusal_of(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set", "world.size=3"}),
+      HasSubstr("a world.size that is a power of two, 2 or more"));
 }
 
 TEST(Declared, RanksThatNeverAverageAreAControl) {

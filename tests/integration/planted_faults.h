@@ -57,8 +57,11 @@ inline std::vector<std::string> precision(const std::string& options,
   return more;
 }
 
-inline std::vector<std::string> strategy(const std::string& name, const std::string& fault) {
-  return {"strategy={name: " + name + ", fault: " + fault + "}"};
+inline std::vector<std::string> lossy(const std::string& fault) {
+  return {"strategy={name: planted_lossy, fault: " + fault + "}"};
+}
+inline std::vector<std::string> periodic(const std::string& fault) {
+  return {"strategy={name: planted_periodic, fault: " + fault + "}"};
 }
 
 inline std::string at_step() { return "step " + std::to_string(unseen_step()) + ": "; }
@@ -256,38 +259,34 @@ inline std::vector<Planted> planted_faults() {
        Caught::by_run,
        {"/usr/bin/env", "LD_PRELOAD=" DDPRUN_BUILD_DIR "/tests/plugins/slow_clock.so"}},
       {"lossy_overwrites_what_it_kept",
-       strategy("planted_lossy", "overwrite"),
-       {"integer_gradients: strategy planted_lossy: failed before step 0"}},
+       lossy("overwrite"),
+       {"planted_lossy: failed before step 0"}},
       {"lossy_never_sends_what_it_kept",
-       strategy("planted_lossy", "never_send"),
+       lossy("never_send"),
        {"what was kept back is not sent with the next gradients"}},
-      {"lossy_lets_it_decay", strategy("planted_lossy", "decay"), {"integer_gradients: "}},
+      {"lossy_lets_it_decay", lossy("decay"), {"integer_gradients: "}},
       {"lossy_loses_it_in_update",
-       strategy("planted_lossy", "lose_in_update"),
+       lossy("lose_in_update"),
        {"gradients_averaged: ", "update() changed the error feedback"}},
-      {"lossy_sends_other_values_on_a_rank",
-       strategy("planted_lossy", "ranks_differ"),
-       {"integer_gradients: strategy planted_lossy: failed before step 0"}},
-      {"lossy_halves", strategy("planted_lossy", "halve"), {"integer_gradients: "}},
+      {"lossy_sends_other_values_on_a_rank", lossy("ranks_differ"), {"integer_gradients: "}},
+      {"lossy_halves", lossy("halve"), {"integer_gradients: "}},
       {"lossy_does_not_save_what_it_kept",
-       {"strategy={name: planted_lossy}", "train.checkpoint={every: 4, path: saved}"},
+       {"strategy={name: planted_lossy}", kSaves},
        {"a checkpoint would lose what the strategy carries", "strategy planted_lossy"}},
       {"periodic_is_off_by_little",
-       strategy("planted_periodic", "off_by_little"),
+       periodic("off_by_little"),
        {"parameters_updated: strategy planted_periodic: ", "failed after step 1"}},
-      {"periodic_takes_one_rank",
-       strategy("planted_periodic", "one_rank_only"),
-       {"parameters_updated: ", "failed after step 1"}},
-      {"periodic_ranks_differ",
-       strategy("planted_periodic", "ranks_differ"),
-       {"parameters_equal: ", "on rank 1"}},
+      {"periodic_takes_one_rank", periodic("one_rank_only"), {"failed after step 1"}},
+      {"periodic_ranks_differ", periodic("ranks_differ"), {"parameters_equal: ", "on rank 1"}},
+      {"gossip_mixes_by_other_weights",
+       periodic("mixes_by_other_weights"),
+       {"failed after step 1: rank 1: ", "are not the ranks' mean of what"}},
+      {"gossip_loses_the_mean", periodic("loses_the_mean"), {"rank 0 made sum to 0.5, not 1"}},
       {"sharded_reads_others_in_backward",
        {"strategy={name: planted_sharded, fault: backward_reads_others}", kReference},
        {"integer_gradients: strategy planted_sharded: failed before step 0: rank 0: ",
         " in backward is not what it read in forward"}},
-      {"exact_says_its_ranks_are_apart",
-       strategy("planted_periodic", "exact_says_apart"),
-       {"integer_gradients: "}},
+      {"exact_says_its_ranks_are_apart", periodic("exact_says_apart"), {"integer_gradients: "}},
       {"attention_not_causal",
        attention("not_causal"),
        {"attention_computed: attention planted: failed before step 0: rank 0: output is off by"}},

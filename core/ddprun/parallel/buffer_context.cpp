@@ -88,4 +88,18 @@ Transfer BufferContext::broadcast_updated(int index, int owner) {
                   [this, range] { buffers_.renew_copy(range); });
 }
 
+void BufferContext::ranks_mixed(std::vector<double> weights) {
+  TORCH_CHECK(std::ssize(weights) == group_.size(), "ranks_mixed() wants a weight for each rank");
+  ranks_met(Meeting::mixed);
+  mixed_ = std::move(weights);
+}
+
+std::vector<double> BufferContext::mixing_weights() const {
+  if (meeting_ == Meeting::mixed) return mixed_;
+  if (ranks_agree()) return std::vector<double>(group_.size(), 1.0 / group_.size());
+  std::vector<double> own(group_.size(), 0.0);
+  own[group_.rank()] = 1;
+  return own;
+}
+
 }  // namespace ddprun

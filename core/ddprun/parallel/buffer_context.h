@@ -27,6 +27,10 @@ class BufferContext final : public StrategyContext, public Slices, public Deviat
   bool parameters_agreed() const { return parameters_agreed_; }
   /// How the last step left the ranks; of strategies that are not periodic: with the mean.
   Meeting meeting() const { return meeting_; }
+  /// Whether it left all with the same parameters.
+  bool ranks_agree() const { return meeting_ == Meeting::mean || meeting_ == Meeting::outer; }
+  /// (ranks,): this rank's row of the mixing matrix of the last step.
+  std::vector<double> mixing_weights() const;
   const CarriedState& carried() const { return carried_; }
   /// Null: the strategy does not listen.
   UnitListener* listener() const { return listener_; }
@@ -66,6 +70,7 @@ class BufferContext final : public StrategyContext, public Slices, public Deviat
   void ranks_met(Meeting meeting) override {
     if (plan_.agreement == Agreement::periodic) meeting_ = meeting;
   }
+  void ranks_mixed(std::vector<double> weights) override;
 
  private:
   int unit_of(Range range) const;
@@ -80,6 +85,7 @@ class BufferContext final : public StrategyContext, public Slices, public Deviat
   std::function<bool(Range)> on_range_ready_;
   bool parameters_agreed_ = false;
   Meeting meeting_ = Meeting::mean;
+  std::vector<double> mixed_;  ///< mixing_weights() of Meeting::mixed
 };
 
 }  // namespace ddprun

@@ -22,9 +22,10 @@ struct CarriedState {
 
 /// How a step of a periodic strategy leaves its ranks.
 enum class Meeting : std::uint8_t {
-  none,   // each has what its own optimizer made; a mean over some ranks would fail the proof
+  none,   // each has what its own optimizer made
   mean,   // all have the mean of what their optimizers made in this step
   outer,  // all have the same, which an optimizer of the strategy's own made of that mean
+  mixed,  // each has a mean of its own of what some ranks' optimizers made: gossip
 };
 
 class Deviations {
@@ -37,6 +38,10 @@ class Deviations {
   /// With Agreement::periodic: in each update(), how it leaves the ranks. After setup() all have
   /// the same parameters.
   virtual void ranks_met(Meeting meeting) = 0;
+  /// The same of gossip: `weights` (ranks,) is this rank's row of the mixing matrix W (Lian et al.,
+  /// NeurIPS 2017, section 3). Its parameters are now the sum over ranks r of weights[r] times what
+  /// r's optimizer made in this step. W is doubly stochastic, so the mean over all ranks stays.
+  virtual void ranks_mixed(std::vector<double> weights) = 0;
   /// The model's own tensor, for code that is written against modules (c10d::Reducer).
   virtual const at::Tensor& parameter(int index) const = 0;
 

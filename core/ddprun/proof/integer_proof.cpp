@@ -325,8 +325,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
     return {kName, CheckStatus::control,
             "gradients stay each rank's own, as the strategy declares"};
   }
-  return {kName, CheckStatus::declared,
-          "gradients are each rank's own, and parameters are equal each time the ranks average"};
+  return {kName, CheckStatus::declared, "gradients are each rank's own, as the strategy declares"};
 }
 
 }  // namespace ddprun

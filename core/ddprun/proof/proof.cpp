@@ -231,9 +231,11 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group,
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  if (data_parallel.context().meeting() == Meeting::none) {
+  if (const BufferContext& context = data_parallel.context(); !context.ranks_agree()) {
     return {name, CheckStatus::declared,
-            "each rank has its own until the ranks average again, as the strategy declares"};
+            context.meeting() == Meeting::mixed
+                ? "each rank has a mean of its own, as the strategy declares"
+                : "each rank has its own until the ranks average again, as the strategy declares"};
   }
   std::vector<std::uint64_t> own;
   std::uint64_t whole = 0;

@@ -2,8 +2,14 @@
 #include "ddprun/proof/update_proof.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/ranges.h"
@@ -20,9 +26,32 @@ std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   return mapped(tensors, [](const at::Tensor& tensor) { return tensor.clone(); });
 }
 
-/// Whether the ranks have just taken the mean of their parameters.
-bool averaged(const BufferContext& context) {
-  return context.plan().agreement == Agreement::periodic && context.meeting() == Meeting::mean;
+/// `own` of each rank, a row each, in double.
+at::Tensor rows_of_all(const at::Tensor& own, ProcessGroup& group) {
+  const at::Tensor all = own.new_empty({group.size(), own.numel()});
+  group.all_gather(all.flatten(), own, "rows").wait();
+  return all.to(at::kDouble);
+}
+
+/// (ranks, ranks): how much each rank has of what each made, if they averaged in this step.
+at::Tensor mixing_matrix(const BufferContext& context, ProcessGroup& group) {
+  if (context.plan().agreement != Agreement::periodic) return {};
+  const at::Tensor own = at::tensor(context.mixing_weights(), at::kDouble);
+  const at::Tensor matrix = rows_of_all(own.to(group.device().torch_device()), group);
+  return at::equal(matrix, at::eye(group.size(), matrix.options())) ? at::Tensor() : matrix;
+}
+
+/// What is wrong with the mixing matrix W (ranks, ranks), in words; empty: it keeps the mean.
+std::string loses_the_mean(const at::Tensor& matrix) {
+  const auto find_off = [&](int dim, std::string_view words) {
+    const at::Tensor sums = matrix.sum(dim);
+    const auto worst = (sums - 1).abs().argmax().item<std::int64_t>();
+    const double sum = sums[worst].item<double>();
+    return std::abs(sum - 1) <= 1e-6 ? std::string() : fmt::format(fmt::runtime(words), worst, sum);
+  };
+  const std::string row = find_off(1, "the weights by which rank {} mixes sum to {:.6g}, not 1");
+  if (!row.empty()) return row;
+  return find_off(0, "all ranks' weights of what rank {} made sum to {:.6g}, not 1");
 }
 
 /// What the optimizer makes an update from, in words.
@@ -72,12 +101,13 @@ std::vector<at::Tensor> UpdateProof::repeat(const Drawn& drawn) {
   return made;
 }
 
-std::string UpdateProof::compare(const Drawn& drawn, ProcessGroup& group) {
+std::string UpdateProof::compare(const Drawn& drawn, const at::Tensor& weights,
+                                 ProcessGroup& group) {
   const BufferContext& context = data_parallel_.context();
   std::vector<at::Tensor> made = repeat(drawn);
   double tolerance = 0;
-  if (averaged(context)) {
-    group.all_reduce(made[0], ReduceOp::avg, "updated").wait();
+  if (weights.defined()) {
+    made[0] = at::matmul(weights, rows_of_all(made[0], group)).to(made[0].scalar_type());
     tolerance = 4 * largest_rounding(made[0].scalar_type());
   }
   const std::vector<at::Tensor> got = data_parallel_.optimizer().written_by_update(drawn.range);
@@ -90,17 +120,19 @@ std::string UpdateProof::compare(const Drawn& drawn, ProcessGroup& group) {
     return fmt::format("{} of {} {} of {} are not {}what the optimizer makes of {}",
                        with_thousands(other), with_thousands(got[i].numel()),
                        i == 0 ? "elements" : "moments", data_parallel_.buffers().name(drawn.index),
-                       i == 0 && averaged(context) ? "the ranks' mean of " : "",
+                       i == 0 && weights.defined() ? "the ranks' mean of " : "",
                        gradients_of(context));
   }
   return {};
 }
 
 Check UpdateProof::finish(ProcessGroup& group) {
-  std::string own;
+  const at::Tensor matrix = mixing_matrix(data_parallel_.context(), group);
+  std::string own = matrix.defined() ? loses_the_mean(matrix) : std::string();
+  const at::Tensor weights = matrix.defined() ? matrix[group.rank()] : at::Tensor();
   std::int64_t elements = 0;
   for (const Drawn& drawn : drawn_) {
-    const std::string wrong = compare(drawn, group);  // all ranks compare all
+    const std::string wrong = compare(drawn, weights, group);  // all ranks compare all
     if (own.empty()) own = wrong;
     elements += drawn.range.size();
   }

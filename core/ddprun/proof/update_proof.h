@@ -14,8 +14,8 @@ namespace ddprun {
 /// optimizer once the step is over, and compares parameters and moments bit by bit. It looks at a
 /// drawn run of elements (drawn_run) in each parameter of which this rank owns some; other draws
 /// look at others. Where the ranks have just averaged their parameters, as a periodic strategy
-/// declares, it compares with the mean over the ranks of what their optimizers made, to 4
-/// roundings. Training thread.
+/// declares, it compares with the mean over the ranks of what their optimizers made, each by its
+/// weight, to 4 roundings; and the weights keep the mean over all ranks. Training thread.
 class UpdateProof {
  public:
   /// Between steps. `data_parallel` outlives this object. Equal draws on all ranks.
@@ -37,8 +37,9 @@ class UpdateProof {
 
   /// What an update makes of what was kept.
   std::vector<at::Tensor> repeat(const Drawn& drawn);
-  /// What is wrong with it, in words; empty: nothing.
-  std::string compare(const Drawn& drawn, ProcessGroup& group);
+  /// What is wrong with it, in words; empty: nothing. `weights` (ranks,): this rank's of what each
+  /// made; undefined: the ranks did not average.
+  std::string compare(const Drawn& drawn, const at::Tensor& weights, ProcessGroup& group);
 
   DataParallel& data_parallel_;
   std::vector<Drawn> drawn_;

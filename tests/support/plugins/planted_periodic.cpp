@@ -17,7 +17,7 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
   void declare_options(Options& options) override {
     options.option("fault", &fault_, "what is wrong",
                    {.one_of = {"nothing", "exact_says_apart", "one_rank_only", "off_by_little",
-                               "ranks_differ"}});
+                               "ranks_differ", "mixes_by_other_weights", "loses_the_mean"}});
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
@@ -44,10 +44,17 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
     if (met) meet();
     ++steps_;
     deviations(*context_).ranks_met(met ? Meeting::mean : Meeting::none);
+    if (met && mixes()) deviations(*context_).ranks_mixed(weights());
   }
 
  private:
   bool meets() const { return steps_ % 2 == 1; }
+  bool mixes() const { return fault_ == "mixes_by_other_weights" || fault_ == "loses_the_mean"; }
+
+  std::vector<double> weights() const {
+    const bool keeps = fault_ == "loses_the_mean" && context_->group().rank() == 1;
+    return keeps ? std::vector{0.0, 1.0} : std::vector{0.5, 0.5};
+  }
 
   std::vector<PlannedCollective> collectives(const ParameterLayout& layout) const {
     return {{CollectiveKind::all_reduce, layout.parameter_bytes(layout.all()), PlannedIn::update}};
@@ -56,12 +63,14 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
   void meet() {
     const Range all = context_->layout().all();
     const at::Tensor parameters = context_->parameters(all);
+    const at::Tensor own = parameters.clone();
     const bool alone = fault_ == "one_rank_only";
     if (alone && context_->group().rank() == 1) parameters.zero_();
     context_->group().all_reduce(parameters, alone ? ReduceOp::sum : ReduceOp::avg, "met").wait();
     if (fault_ == "off_by_little") parameters.mul_(1.0005);
-    if (fault_ == "ranks_differ" && context_->group().rank() == 1) {
-      parameters.mul_(1.0005);
+    if (context_->group().rank() == 1) {
+      if (fault_ == "ranks_differ") parameters.mul_(1.0005);
+      if (mixes()) parameters.lerp_(own, fault_ == "loses_the_mean" ? 1 : 0.1);
     }
     context_->parameters_changed(all);
   }

@@ -1,5 +1,5 @@
-// Strategies that send less than the gradients: powersgd and local_sgd beside their papers'
-// formulas, in double.
+// Strategies whose ranks get less than the mean gradient: powersgd, local_sgd and gossip beside
+// their papers' formulas, in double.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
@@ -185,6 +185,23 @@ TEST(LocalSgd, AveragesByTheOuterOptimizer) {
       }
       EXPECT_LT(difference(rank.matrix(), own), 1e-5) << "step " << i;
     }
+  });
+}
+
+TEST(Gossip, EachRankAveragesWithItsPeerOfTheStep) {
+  test::run_ranks(4, [](ProcessGroup& group) {
+    Rank rank(group, "{name: gossip}");
+    std::vector<at::Tensor> all(4, at::zeros({12, 9}, at::kDouble));  // of each rank
+    for (int i = 0; i < 4; ++i) {
+      rank.step(i, 0.5);
+      for (int r = 0; r < 4; ++r) all[r] = all[r] - 0.5 * gradient(r, i);
+      const int bit = i % 2 == 0 ? 1 : 2;
+      const std::vector<at::Tensor> before = all;
+      for (int r = 0; r < 4; ++r) all[r] = (before[r] + before[r ^ bit]) / 2;
+      EXPECT_LT(difference(rank.matrix(), all[group.rank()]), 1e-5) << "step " << i;
+      EXPECT_EQ(check_parameters_equal(rank.ddp, group).status, CheckStatus::declared);
+    }
+    EXPECT_GT(difference(rank.matrix(), all[group.rank() ^ 1]), 1e-3) << "the last went by bit 2";
   });
 }
 
