@@ -17,15 +17,14 @@ const CommConfig kHierarchical = {.backend = BackendKind::hierarchical, .timeout
 
 TEST(HierarchicalBackend, DifferentCallsOnOneHostAreAnErrorThatNamesBoth) {
   std::vector<std::string> failures(4);
-  EXPECT_THROW(test::run_hosts(2, 2,
-                               [&](ProcessGroup& group) {
-                                 const at::Tensor tensor =
-                                     at::zeros({group.rank() == 3 ? 104 : 100});
-                                 failures[group.rank()] = test::error_of<std::exception>([&] {
-                                   group.all_reduce(tensor, ReduceOp::sum, "mine").wait();
-                                 });
-                               },
-                               {.backend = BackendKind::hierarchical, .timeout_s = 3}),
+  EXPECT_THROW(test::run_hosts(
+                   2, 2,
+                   [&](ProcessGroup& group) {
+                     const at::Tensor tensor = at::zeros({group.rank() == 3 ? 104 : 100});
+                     failures[group.rank()] = test::error_of<std::exception>(
+                         [&] { group.all_reduce(tensor, ReduceOp::sum, "mine").wait(); });
+                   },
+                   kHierarchical),
                CommError);
   for (const int rank : {2, 3}) {
     EXPECT_THAT(failures[rank], HasSubstr("the ranks called different collectives: rank"));
