@@ -18,6 +18,7 @@
 #include "ddprun/optim/step_extent.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
+#include "ddprun/parallel/loss.h"
 #include "ddprun/parallel/preparation.h"
 #include "ddprun/parallel/step_order.h"
 #include "ddprun/parallel/unit_walk.h"
@@ -51,28 +52,6 @@ struct StepOutcome {
 
   at::Tensor overflow = {};  ///< as GradientScale::overflow
   at::Tensor norm = {};      ///< float64 scalar (), or undefined
-};
-
-/// What forward() leaves for backward(): a loss that was computed as the precision says.
-class Loss {
- public:
-  /// The loss as the model returned it, detached.
-  const at::Tensor& value() const { return value_; }
-  /// What the precision multiplied it by, a scalar; undefined: it scales none.
-  const at::Tensor& scaled_by() const { return scaled_by_; }
-
- private:
-  friend class DataParallel;
-  Loss(const at::Tensor& value, at::Tensor root, at::Tensor scaled_by, bool last)
-      : value_(value.detach()),
-        root_(std::move(root)),
-        scaled_by_(std::move(scaled_by)),
-        last_(last) {}
-
-  at::Tensor value_;
-  at::Tensor root_;  // where backward starts: divided by the micro-batches, and scaled
-  at::Tensor scaled_by_;
-  bool last_;
 };
 
 /// The parameters of a torch::nn::Module, in registration order.

@@ -1,9 +1,6 @@
 // The order of the calls that make up a step of data-parallel training, as a state machine: it says
-// where a step stands, and refuses a call that comes out of order; and what such a loop may call
-// its loss.
+// where a step stands, and refuses a call that comes out of order.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -59,11 +56,5 @@ class StepOrder {
   StepPhase phase_ = StepPhase::accumulating;
   std::optional<double> lr_;  // of begin(), for the step under way
 };
-
-/// Throws Error unless it is a scalar to which parameters lead.
-void check_loss(const at::Tensor& value);
-
-/// Autograd's backward, which frees the graph. Throws Error if that was done before.
-void backward_from(const at::Tensor& loss);
 
 }  // namespace ddprun
