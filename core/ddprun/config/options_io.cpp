@@ -57,7 +57,7 @@ class ValueReader {
 
   void read(const ConfigNode& node, std::int64_t* out) const {
     const auto value = plain(node) ? parse_integer(node.scalar) : std::nullopt;
-    if (!value) fail_number(node, integer_hint(node));
+    if (!value) fail_integer(node);
     check_range(node, static_cast<double>(*value));
     *out = *value;
   }
@@ -144,6 +144,15 @@ class ValueReader {
     fail(node, {.what = quoted_key() + " can be read as two numbers",
                 .hint = "YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: leave "
                         "the zero out"});
+  }
+
+  /// Of what is no integer, or one of more bits than we have.
+  [[noreturn]] void fail_integer(const ConfigNode& node) const {
+    const double number = plain(node) ? parse_number(node.scalar).value_or(0) : 0;
+    const bool whole = number == std::trunc(number) && node.scalar.find('.') == std::string::npos;
+    if (!whole || std::abs(number) < kMostExact) fail_number(node, integer_hint(node));
+    fail(node, {.what = quoted_key() + " is out of range",
+                .hint = "integers have 64 bits, those with an exponent 53"});
   }
 
   void check_range(const ConfigNode& node, double value) const {

@@ -97,7 +97,7 @@ std::optional<std::int64_t> parse_integer(std::string text) {
   if (error == std::errc() && end == text.data() + text.size()) return value;
   if (base != 10 || text.find_first_of("eE") == std::string::npos) return std::nullopt;
   const double number = parse_number(text).value_or(HUGE_VAL);
-  if (std::abs(number) > 9007199254740992.0 || number != std::trunc(number)) return std::nullopt;
+  if (std::abs(number) > kMostExact || number != std::trunc(number)) return std::nullopt;
   return static_cast<std::int64_t>(number);
 }
 

@@ -23,8 +23,11 @@ bool reads_as_two_numbers(std::string_view scalar);
 /// Nothing if `text` is not a number. An infinity if a double cannot hold it as a finite number.
 std::optional<double> parse_number(std::string text);
 
-/// Nothing if `text` is not an integer. Scientific notation counts if the value is integral
-/// ("1e6"); a decimal point without it does not.
+/// Up to here doubles hold every integer: 2^53.
+inline constexpr double kMostExact = 9007199254740992.0;
+
+/// Nothing if `text` is not an integer of 64 bits. Scientific notation counts if the value is
+/// integral ("1e6") and no larger than kMostExact; a decimal point without it does not.
 std::optional<std::int64_t> parse_integer(std::string text);
 
 /// The shortest text that reads back as the same number: "0.1", "1e-8", "1000000".

@@ -174,7 +174,6 @@ TEST(ReadOptions, IntegersThatAreNone) {
   EXPECT_EQ(hint("1.5"), kGeneralHint);
   EXPECT_EQ(hint("1.55e1"), kGeneralHint);
   EXPECT_EQ(hint("0x1g"), kGeneralHint);
-  EXPECT_EQ(hint("99999999999999999999"), kGeneralHint);
   EXPECT_EQ(hint(".nan"), kGeneralHint);
 }
 
@@ -197,6 +196,12 @@ TEST(ReadOptions, OutOfRange) {
   EXPECT_EQ(error_of("betas: [0.9, 1.5]\n"),
             message_of("'betas[1]' in strategy is out of range", "a.yaml:1:14", "1.5",
                        "list of numbers, 0 to 1 (decay rates)", kGeneralHint));
+  for (const std::string value : {"99999999999999999999", "0xffffffffffffffff", "1e30"}) {
+    EXPECT_EQ(error_of("steps: " + value + "\n"),
+              message_of("'steps' in strategy is out of range", "a.yaml:1:8", value,
+                         "integer, 1 to 1000000 (measured steps)",
+                         "integers have 64 bits, those with an exponent 53"));
+  }
 }
 
 TEST(ReadOptions, NumbersMustBeFinite) {
