@@ -20,7 +20,7 @@ inline double number_or_nan(const nlohmann::json& value) {
 /// A number in JSON, which has no infinities and no NaN: "inf", "-inf", "nan".
 nlohmann::json json_number(double value);
 
-/// What the text says. Throws nlohmann::json::parse_error.
+/// What the text says, all of it. Throws nlohmann::json::parse_error.
 nlohmann::json parse_json(std::string_view text);
 
 /// The value as text, on one line unless it is indented. What is no UTF-8 is replaced: paths may be

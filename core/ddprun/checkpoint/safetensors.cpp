@@ -50,6 +50,7 @@ constexpr std::array kDtypes = {std::pair{"F64", at::kDouble}, std::pair{"F32", 
 /// Refuses a name that comes twice, and what is nested deeper than any header is.
 json parse_header(std::string_view text) {
   if (text.empty() || text.front() != '{') refuse("a header that begins with no '{'");
+  if (text.find('\0') != text.npos) refuse("a zero byte in the header");
   std::vector<std::set<std::string>> names;
   const auto look = [&names](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMostDepth) refuse("a header that is nested too deep");

@@ -56,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"no_json", file_of("{oops", 0), "parse error"},
         Broken{"a_list", file_of("[]", 0), "begins with no '{'"},
         Broken{"spaces_first", file_of(" {}", 0), "begins with no '{'"},
+        Broken{"zeros_behind", file_of(std::string("{}\0\0", 4), 0), "a zero byte"},
         Broken{"no_utf8", file_of("{\"\xff\":1}", 0), "UTF-8"},
         Broken{"two_of_a_name",
                file_of("{\"a\":" + tensor("F32", "[1]", "[0,4]") +

@@ -122,7 +122,7 @@ TEST(EarlierRows, ADamagedFileIsSaidAndLeftOut) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   for (const std::string& text :
        {std::string("{ half"), std::string(), std::string("[]"), std::string("7"), deep,
-        R"({"schema_version": "4"})" + std::string(),
+        whole_result().dump() + std::string(2, '\0'), R"({"schema_version": "4"})" + std::string(),
         json({{"schema_version", kResultSchemaVersion}, {"rows", {{"a", 1}}}}).dump()}) {
     const Found found = read_result(text);
     EXPECT_EQ(found.rows, 0u);
