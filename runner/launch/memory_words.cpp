@@ -10,6 +10,7 @@
 #include "ddprun/base/failure.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/rank/heap.h"
 
 namespace ddprun {
 
@@ -33,10 +34,14 @@ std::string host_memory() {
     text += fmt::format(", and this process is limited to {} (ulimit -v)",
                         size_text(static_cast<double>(limit.rlim_cur)));
   }
-  if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+  if (const MemoryLimit own = memory_limit(); own.gb > 0) {
     text += fmt::format(
-        ", and this process is limited to {} of private memory (world.memory_limit_gb, ulimit -d)",
-        size_text(static_cast<double>(limit.rlim_cur)));
+        ", and this process may take {:g} GB of private memory (world.memory_limit_gb) on top of "
+        "the {} that it had when the row began",
+        own.gb, size_text(static_cast<double>(own.before)));
+  } else if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    text += fmt::format(", and this process is limited to {} of private memory (ulimit -d)",
+                        size_text(static_cast<double>(limit.rlim_cur)));
   }
   return text;
 }

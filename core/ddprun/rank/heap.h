@@ -4,6 +4,8 @@
 // Family: heap.cpp memory_limit.cpp
 #pragma once
 
+#include <cstdint>
+
 namespace ddprun {
 
 /// From now on malloc takes blocks of less than 1 GiB from the heap, which never shrinks. So a
@@ -32,5 +34,12 @@ void give_back_freed_memory();
 /// that fails (RLIMIT_DATA). Replaces an earlier limit; 0: only the limit that the process was
 /// started with. Throws Error if the system refuses.
 void limit_memory(double gb);
+
+/// What limit_memory() has limited.
+struct MemoryLimit {
+  double gb = 0;            ///< that may be taken; 0: no limit, or a lower one of the system counts
+  std::int64_t before = 0;  ///< bytes of private memory that the process had
+};
+MemoryLimit memory_limit();
 
 }  // namespace ddprun

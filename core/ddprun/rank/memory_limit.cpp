@@ -20,23 +20,32 @@ rlimit current_limit() {
   return limit;
 }
 
+MemoryLimit limited;
+
 }  // namespace
 
 void limit_memory(double gb) {
   static const rlimit at_start = current_limit();
   rlimit wanted = at_start;
+  MemoryLimit limit;
   if (gb > 0) {
     give_back_freed_memory();  // of an earlier run in this process
     const auto bytes = static_cast<rlim_t>(gb * 1e9);
-    const auto taken = static_cast<rlim_t>(proc_bytes("/proc/self/status", "VmData"));
-    wanted.rlim_cur = std::min(at_start.rlim_cur, taken + bytes);
+    const std::int64_t taken = proc_bytes("/proc/self/status", "VmData");
+    wanted.rlim_cur = std::min(at_start.rlim_cur, static_cast<rlim_t>(taken) + bytes);
+    if (wanted.rlim_cur != at_start.rlim_cur) limit = {gb, taken};
   }
-  if (setrlimit(RLIMIT_DATA, &wanted) == 0) return;
+  if (setrlimit(RLIMIT_DATA, &wanted) == 0) {
+    limited = limit;
+    return;
+  }
   throw Error({.what = "the memory of this process could not be limited",
                .where = "world.memory_limit_gb",
                .got = std::generic_category().message(errno),
                .expected = "that the system limits private memory (RLIMIT_DATA)",
                .hint = "run without world.memory_limit_gb"});
 }
+
+MemoryLimit memory_limit() { return limited; }
 
 }  // namespace ddprun

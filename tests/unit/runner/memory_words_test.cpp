@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/rank/heap.h"
 #include "runner/launch/rank_process.h"
 #include "support/matchers.h"
+#include "support/sanitizers.h"
 
 namespace ddprun {
 namespace {
@@ -49,6 +51,17 @@ TEST(MemoryWords, SayTheSizesOfTheHost) {
   const RankError bad_alloc = said_of([] { throw std::bad_alloc(); });
   EXPECT_EQ(bad_alloc.kind, FailureKind::out_of_memory);
   EXPECT_THAT(bad_alloc.text.what, HasSubstr("an allocation was refused; the host has "));
+}
+
+TEST(MemoryWords, SayALimitAndFromWhereItCounts) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's allocator ends the process";
+  limit_memory(0.05);
+  const RankError refused = said_of([] { at::empty({1 << 28}); });  // 1 GiB
+  limit_memory(0);
+  EXPECT_THAT(refused.text.what,
+              ContainsRegex("this process may take 0.05 GB of private memory "
+                            "\\(world.memory_limit_gb\\) on top of the [0-9.]+ [MG]iB that it had "
+                            "when the row began"));
 }
 
 TEST(MemoryWords, KeepWordsWithoutSizes) {
