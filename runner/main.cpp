@@ -1,5 +1,6 @@
 // ddprun, the command.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,6 +36,9 @@ void say_that_memory_ran_out() {
 
 std::terminate_handler usual_terminate = nullptr;
 
+/// A run of the quickstart crashes with 64 KiB, and does not with 128.
+constexpr rlim_t kLeastStack = 512 << 10;
+
 /// The loader calls this before it sets up any library. MKL, which is one of them, ends a process
 /// whose folder is gone, with words about a library.
 void watch_start(int, char**, char**) {
@@ -45,6 +49,14 @@ void watch_start(int, char**, char**) {
         "error: ddprun cannot start: the current folder is not there any more\n"
         "  hint: it was removed after this shell went there: cd to another\n",
         kExitUsage);
+  }
+  rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeastStack) {
+    end_with(
+        "error: ddprun cannot start: the stack that a thread may have is too small\n"
+        "  expected: 512 KiB at least\n"
+        "  hint: `ulimit -s` says what a thread may have; 8192 is usual\n",
+        kExitFailed);
   }
   ddprun::prepare_heap_for_libtorch();
 }

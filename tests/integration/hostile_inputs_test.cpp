@@ -64,6 +64,14 @@ TEST(HostileInputs, WantOfMemoryIsSaid) {
                              HasSubstr("ulimit -v")));
 }
 
+TEST(HostileInputs, WantOfStackIsSaid) {
+  TemporaryFolder folder("a.yaml", tiny_experiment());
+  const CommandResult run = run_after(folder, "ulimit -s 64", {"validate", "a.yaml"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("error: ddprun cannot start: the stack"),
+                             HasSubstr("512 KiB"), HasSubstr("ulimit -s")));
+}
+
 TEST(HostileInputs, ValidatingADeepModelTakesNoMemory) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   const CommandResult run = run_after(folder, "ulimit -d 1000000",
