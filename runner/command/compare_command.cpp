@@ -51,6 +51,15 @@ std::string chosen_line(const StoredResult& result) {
   return words.empty() ? "" : printable_line(result.name + ": " + words) + "\n";
 }
 
+/// The columns that the run's `report:` chose.
+std::vector<std::string> chosen_columns(const nlohmann::json& result) {
+  std::vector<std::string> titles;
+  for (const nlohmann::json& title : result.value(kChosenColumns, nlohmann::json::array())) {
+    if (title.is_string()) titles.push_back(title);
+  }
+  return titles;
+}
+
 /// A row of which nobody can say whether it is slower does not pass for one that is not.
 int status_of(const std::vector<ResultComparison>& comparisons) {
   int status = kExitDone;
@@ -110,6 +119,7 @@ int explain_command(const Request& request) {
     const TableLines lines(result.rows);
     ResultContext context;
     context.name = result.name;
+    context.report.columns = chosen_columns(result.json);
     const std::string words = chosen_words(result);
     // Programs read csv and json: the file's name stands beside them.
     const bool for_people =

@@ -139,6 +139,7 @@ void write_result_json(const ResultContext& context, const TableLines& table,
   head["table"] = table_json(table);
   head["findings"] = std::move(findings);
   if (!context.report.timeline.empty()) head[kDrawnLines] = context.report.timeline;
+  if (!context.report.columns.empty()) head[kChosenColumns] = context.report.columns;
   const std::string text = json_text(head, 1);
   sink(text.substr(0, text.rfind("\n}")));
   sink(",\n \"rows\": [");

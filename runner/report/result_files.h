@@ -19,8 +19,10 @@ namespace ddprun {
 /// Raised whenever a reader of the earlier form would misread result.json.
 inline constexpr int kResultSchemaVersion = 15;
 
-/// The key of result.json for `report.timeline`, where it chooses lines of the table.
+/// The keys of result.json for `report.timeline` and `report.columns`, where they choose lines and
+/// columns of the table.
 inline constexpr const char* kDrawnLines = "timeline_lines";
+inline constexpr const char* kChosenColumns = "table_columns";
 
 /// What all rows of a result have in common.
 struct ResultContext {

@@ -130,12 +130,16 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
 }
 
 TEST_F(Compare, ExplainSaysWhatTheRunSaid) {
-  folder_.write("e.yaml",
-                tiny_experiment("sweep: {strategy: [naive, flat]}\nreport: {repeats: 3}\n", 6));
+  folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [naive, flat]}\n"
+                                          "report: {repeats: 3, columns: [proof, step_ms]}\n",
+                                          6));
   const CommandResult run = must_run(folder_, {"e.yaml", "--quiet", "--columns", "0"});
   const CommandResult told = must_run(folder_, {"explain", "results/e", "--columns", "0"});
   const std::string sentence = run.out.substr(run.out.find("naive, which ran twice"));
   EXPECT_THAT(told.out, HasSubstr(sentence.substr(0, sentence.find('\n'))));
+  EXPECT_THAT(must_run(folder_, {"explain", "results/e", "--format", "markdown"}).out,
+              HasSubstr("\n| strategy | proof | step ms |\n"))
+      << "the columns that the file asks for";
   // What programs read is nothing but that; which result it is stands on the other stream.
   const CommandResult csv = run_ddprun(folder_, {"explain", "results/e", "--format", "csv"});
   EXPECT_THAT(csv.out, AllOf(StartsWith("row,label,"), HasSubstr(",flat,all,step_ms,ms,")));
