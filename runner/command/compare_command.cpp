@@ -103,7 +103,7 @@ int compare_command(const Request& request) {
   }
   const bool markdown = request.format == ReportFormat::markdown;
   const Terminal terminal = table_terminal(request.columns);
-  // In a pipe each line ends in a sentence, before which a row's name would be cut.
+  // What reads a pipe may look for whole names.
   const int width = terminal.interactive || request.columns ? terminal.width : 0;
   for (const ResultComparison& each : comparisons) {
     std::cout << (&each == comparisons.data() ? "" : "\n")

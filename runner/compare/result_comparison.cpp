@@ -10,6 +10,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
+#include "runner/report/report_table.h"
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
 
@@ -188,7 +189,8 @@ std::string comparison_text(const ResultComparison& of, bool markdown, int width
   std::string out = fmt::format("{}{}, then {}\n\n", markdown ? "### " : "",
                                 printable_line(of.first), printable_line(of.second));
   out += conditions_text(of, markdown) + "\n";
-  out += markdown ? table.markdown() : table.render(width, false);
+  // Names are not cut: lines end in a sentence, which is most of their width.
+  out += markdown ? table.markdown() : with_names_for(table, width).render(0, false);
   for (const auto& [names, which] :
        {std::pair(&of.only_first, "first"), std::pair(&of.only_second, "second")}) {
     if (!names->empty()) {

@@ -62,7 +62,8 @@ struct ResultComparison {
 ResultComparison compare_results(const StoredResult& first, const StoredResult& second,
                                  std::optional<double> threshold = {});
 
-/// In words and a table; Markdown as a comment on GitHub has it.
+/// In words and a table; Markdown as a comment on GitHub has it. Where lines are longer than
+/// `width` (0: no limit), rows' names lose their keys.
 std::string comparison_text(const ResultComparison& comparison, bool markdown, int width);
 nlohmann::json to_json(const ResultComparison& comparison);
 

@@ -204,21 +204,14 @@ TextTable::Cell why_not(const std::vector<Row>& rows, const TableLine& line) {
   return {name_of(row.status) + (reason.empty() ? "" : ": " + reason), Colour::red};
 }
 
-/// The table as a width allows it: columns of other titles go first, and names that would be cut
-/// lose their keys.
+/// The table as a width allows it: columns of other titles go first.
 TextTable table_for(const TableLines& lines, int width, const std::vector<std::string>& titles) {
   TextTable table = report_table(lines);
   for (std::size_t c = 1; !titles.empty() && c + 1 < table.columns.size(); ++c) {  // but the proof
     TextTable::Column& column = table.columns[c];
     if (!contains(titles, column.title)) column.drop_order += 2 * kDropFirst;
   }
-  if (width == 0 || table.fitting(width).width() <= width) return table;
-  RowNames names{lines.title(), {}};
-  for (const TextTable::Line& line : table.lines) names.names.push_back(line.cells[0].text);
-  names = values_alone(names);
-  table.columns[0].title = names.title;
-  for (std::size_t i = 0; i < table.lines.size(); ++i) table.lines[i].cells[0] = {names.names[i]};
-  return table;
+  return with_names_for(std::move(table), width);
 }
 
 }  // namespace
@@ -244,6 +237,16 @@ TextTable report_table(const TableLines& lines) {
       table.lines[i].cells.push_back(proof_cell(line));
     }
   }
+  return table;
+}
+
+TextTable with_names_for(TextTable table, int width) {
+  if (width == 0 || table.fitting(width).width() <= width) return table;
+  RowNames names{table.columns[0].title, {}};
+  for (const TextTable::Line& line : table.lines) names.names.push_back(line.cells[0].text);
+  names = values_alone(names);
+  table.columns[0].title = names.title;
+  for (std::size_t i = 0; i < table.lines.size(); ++i) table.lines[i].cells[0] = {names.names[i]};
   return table;
 }
 

@@ -14,6 +14,10 @@ namespace ddprun {
 /// that have a title.
 TextTable report_table(const TableLines& lines);
 
+/// The table as it is, or, where names in its first column would be cut at that width (0: no
+/// limit), with their values alone.
+TextTable with_names_for(TextTable table, int width);
+
 /// The table and its notes for a terminal (or a pipe). Where not all columns fit, those of these
 /// titles are the last to go.
 std::string terminal_report(const TableLines& table, const Terminal& terminal,

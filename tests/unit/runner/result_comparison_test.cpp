@@ -97,6 +97,15 @@ TEST(ResultComparison, MarkdownIsNoMarkupOfItsOwn) {
                     HasSubstr("x\\|y")));
 }
 
+TEST(ResultComparison, OnANarrowTerminalNamesLoseTheirKeysBeforeTheyAreCut) {
+  const std::vector<std::vector<Row>> rows = {runs("model.layers=2, strategy=a", kQuiet),
+                                              runs("model.layers=2, strategy=b", kQuiet)};
+  const ResultComparison of = compare_results(result("a", rows), result("b", rows));
+  EXPECT_THAT(comparison_text(of, false, 80), AllOf(HasSubstr("\nlayers, strategy  "),
+                                                    HasSubstr("\n2, a  "), HasSubstr("\n2, b  ")));
+  EXPECT_THAT(comparison_text(of, false, 0), HasSubstr("\nmodel.layers=2, strategy=b  "));
+}
+
 TEST(ResultComparison, NeedsARowInCommon) {
   const StoredResult first = result("a", {runs("x", kQuiet)});
   const StoredResult second = result("b", {runs("y", kQuiet)});
