@@ -32,15 +32,12 @@ std::pair<std::string, std::string> choice(const std::string& name, const Config
 /// What `report.baseline` says.
 SweptValues chosen(const ConfigNode& document, const std::vector<SweptValues>& points) {
   const ConfigNode* report = document.find("report");
-  if (report == nullptr) return {};
-  const ConfigNode* baseline = report->find("baseline");
-  const bool is_map = report->kind == ConfigNode::Kind::map;
-  if (baseline == nullptr && is_map) return {};
-  if (baseline == nullptr || baseline->kind != ConfigNode::Kind::map) {
-    const ConfigNode& wrong = baseline == nullptr ? *report : *baseline;
+  const ConfigNode* baseline = report == nullptr ? nullptr : report->find("baseline");
+  if (baseline == nullptr) return {};
+  if (baseline->kind != ConfigNode::Kind::map) {
     throw ConfigError({.what = "report.baseline must be a mapping",
-                       .where = wrong.origin,
-                       .got = compact(wrong),
+                       .where = baseline->origin,
+                       .got = compact(*baseline),
                        .expected = "swept keys, each with one of its values",
                        .hint = kUsage});
   }

@@ -146,7 +146,7 @@ void declare_options(Options& o, ReportConfig& c) {
 ReportConfig read_report(const ConfigNode& document) {
   ReportConfig config;
   const ConfigNode* report = document.find("report");
-  if (report == nullptr || report->kind != ConfigNode::Kind::map) return config;
+  if (report == nullptr) return config;
   read_options(*report, "report", [&config](Options& o) { declare_options(o, config); },
                {"baseline"});
   if (config.open() && report->find("repeats") == nullptr) config.repeats = ReportConfig::kMostOpen;

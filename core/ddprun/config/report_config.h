@@ -53,8 +53,8 @@ struct ReportConfig {
 
 void declare_options(Options& options, ReportConfig& config);
 
-/// Reads the section of that document, strictly. `baseline` is read by find_baseline(), which also
-/// refuses a section that is no mapping. Throws ConfigError.
+/// Reads the section of that document, strictly, but for `baseline`, which find_baseline() reads.
+/// Throws ConfigError.
 ReportConfig read_report(const ConfigNode& document);
 
 /// Holds the section against the sweep and the table of that kind, and writes out in full the

@@ -80,9 +80,8 @@ TEST(Baseline, WhatIsNotSweptIsRefused) {
       refusal(sweep + "report: {baseline: {precision: fp8}}"),
       message_of("report.baseline has a value that is not swept", "file.yaml:2:32", "precision=fp8",
                  "fp32, bf16", "write the value as it stands under `sweep:`"));
-  for (const char* wrong : {"report: 3", "report: [a]", "report: {baseline: fp32}"}) {
-    EXPECT_THAT(refusal(sweep + wrong), HasSubstr("report.baseline must be a mapping")) << wrong;
-  }
+  EXPECT_THAT(refusal(sweep + "report: {baseline: fp32}"),
+              HasSubstr("report.baseline must be a mapping"));
 }
 
 TEST(Report, ItsOtherKeysAreReadStrictly) {
@@ -93,6 +92,8 @@ TEST(Report, ItsOtherKeysAreReadStrictly) {
     return test::error_of<ConfigError>([&] { report_of(yaml); });
   };
   EXPECT_EQ(report_of("precision: fp32").repeats, 1);
+  EXPECT_EQ(report_of("report:").repeats, 1) << "all its lines are commented out";
+  EXPECT_THAT(refused("report: 3"), StartsWith("report must be a mapping"));
   EXPECT_EQ(report_of("report: {repeats: 3, baseline: {precision: fp32}}").repeats, 3);
   EXPECT_THAT(refused("report: {repeats: 0}"), HasSubstr("file.yaml:1:19"));
   EXPECT_THAT(refused("report: {repeats: 2.5}"), HasSubstr("integer"));

@@ -190,6 +190,7 @@ Schema kind_key(const Kinds& kinds) {
 Schema report_schema() {
   ReportConfig report;
   Schema schema = options_schema([&report](Options& o) { declare_options(o, report); });
+  schema["type"] = Schema::array({"object", "null"});  // as each section
   schema["properties"]["baseline"] = {{"description", kBaselineHelp}, {"type", "object"}};
   return described("how the table is made", schema);
 }
