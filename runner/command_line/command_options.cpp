@@ -2,6 +2,8 @@
 #include "runner/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -15,6 +17,13 @@
 namespace ddprun {
 
 namespace {
+
+/// NaN is a number to CLI11, and lies in every range.
+const CLI::Validator kNoNan(
+    [](std::string& text) {
+      return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : "";
+    },
+    "");
 
 /// An option or an argument. `type`: what its help calls a value.
 template <class T>
@@ -104,7 +113,8 @@ void add_tuning(CLI::App& command, Request& request) {
       "strategy and its buckets)");
   add(command, "--minutes", request.minutes, "N", "After which no run begins")
       ->capture_default_str()
-      ->check(CLI::Range(0.01, 1e5).description(""));
+      ->check(CLI::Range(0.01, 1e5).description(""))
+      ->check(kNoNan);
   command.add_flag("--quiet", request.quiet, "Without progress");
   add_experiment_options(command, request);
   add_format_options(command, request);
@@ -153,11 +163,13 @@ void add_sampling(CLI::App& command, Request& request) {
   add(command, "--temperature", sampling.temperature, "X",
       "Logits are divided by it before a token is drawn; 0: the likeliest token")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6).description(""));
+      ->check(CLI::Range(0.0, 1e6).description(""))
+      ->check(kNoNan);
   add(command, "--top-p", sampling.top_p, "X",
       "Draw among the fewest tokens that have this probability together")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0).description(""));
+      ->check(CLI::Range(0.0, 1.0).description(""))
+      ->check(kNoNan);
   add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str();
 }
 
@@ -251,9 +263,12 @@ void declare_commands(CLI::App& app, Request& request) {
           "--bound", request.bound,
           "Largest difference that passes, relative to a parameter's largest gradient and to "
           "the loss")
-      ->capture_default_str();
-  verify->add_option("--parameter-bound", request.parameter_bound,
-                     "Largest absolute difference of a parameter after a step of SGD");
+      ->capture_default_str()
+      ->check(kNoNan);
+  verify
+      ->add_option("--parameter-bound", request.parameter_bound,
+                   "Largest absolute difference of a parameter after a step of SGD")
+      ->check(kNoNan);
 
   CLI::App* diff = app.add_subcommand(
       "diff", "Name the step, phase and tensor in which experiments part from the first one");
@@ -265,7 +280,8 @@ void declare_commands(CLI::App& app, Request& request) {
   add(*diff, "--ulp", request.ulp, "N",
       "What passes as rounding in forward and backward, in ulp of a tensor's largest "
       "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(kNoNan);
 
   CLI::App* tune = app.add_subcommand(
       "tune", "Find the fastest setting of an experiment that trains, by real runs");

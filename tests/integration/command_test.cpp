@@ -274,6 +274,12 @@ TEST(Command, WrongUsageIsStatusTwo) {
   EXPECT_EQ(run_ddprun(folder, {"--no-such-option"}).status, 2);
   EXPECT_EQ(run_ddprun(folder, {"missing.yaml"}).status, 2);
   EXPECT_EQ(run_ddprun(folder, {"verify"}).status, 2);
+  for (const auto& [command, option] : {std::pair("tune", "--minutes"),
+                                        {"verify", "--bound"},
+                                        {"diff", "--ulp"},
+                                        {"sample", "--top-p"}}) {
+    EXPECT_THAT(refusal_of(folder, {command, "a", option, "nan"}), HasSubstr("nan is no number"));
+  }
   const CommandResult help = must_run(folder, {"--help"});
   EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit status")));
 }
