@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -25,9 +26,12 @@ inline int wait_for_process(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// Forks one process for each rank. It calls `body` and exits with what that returns, or with 99 if
-/// it throws. It exits through exit(), so static destructors run. Returns how the processes ended,
-/// in rank order. The calling process must not have used torch's threads.
+/// How a rank exits whose body throws.
+inline constexpr int kThrew = 99;
+
+/// Forks one process for each rank. It calls `body` and exits with what that returns, or with
+/// kThrew if it throws. It exits through exit(), so static destructors run. Returns how the
+/// processes ended, in rank order. The calling process must not have used torch's threads.
 inline std::vector<int> run_process_ranks(int world_size,
                                           const std::function<int(const RankInfo&)>& body) {
   std::vector<StoreSockets> sockets = make_store_sockets(world_size);
@@ -41,7 +45,7 @@ inline std::vector<int> run_process_ranks(int world_size,
     const pid_t pid = ::fork();
     if (pid == 0) {
       sockets.clear();
-      int status = 99;
+      int status = kThrew;
       try {
         status = body(info);
       } catch (const std::exception& failure) {
@@ -53,6 +57,18 @@ inline std::vector<int> run_process_ranks(int world_size,
   }
   std::vector<int> ends;
   for (const pid_t pid : pids) ends.push_back(wait_for_process(pid));
+  return ends;
+}
+
+/// The same for ranks that meet within a limit of time, 1 s: where one throws, as a busy machine
+/// may need longer for that, they have twice as much.
+inline std::vector<int> run_ranks_in_time(
+    int world_size, const std::function<int(const RankInfo&, int limit_s)>& body) {
+  std::vector<int> ends;
+  for (int limit_s = 1; limit_s < 20; limit_s *= 2) {
+    ends = run_process_ranks(world_size, [&](const RankInfo& info) { return body(info, limit_s); });
+    if (std::ranges::count(ends, kThrew) == 0) break;
+  }
   return ends;
 }
 

@@ -64,20 +64,22 @@ TEST(HierarchicalProcesses, AKilledPeerIsNoticedAtOnceAndNamed) {
 }
 
 TEST(HierarchicalProcesses, ALateRankIsATimeoutThatNamesIt) {
-  const auto ends = test::run_process_ranks(4, [](const RankInfo& info) {
-    const auto group = join(info, 1.0);
+  const auto ends = test::run_ranks_in_time(4, [](const RankInfo& info, int limit_s) {
+    const auto group = join(info, limit_s);
     const at::Tensor tensor = at::zeros({1000});
     group->all_reduce(tensor, ReduceOp::sum, "first").wait();
     if (info.rank == 1) {  // does not call it; is there until the others have given up
-      std::this_thread::sleep_for(std::chrono::seconds(4));
+      std::this_thread::sleep_for(std::chrono::seconds(4 * limit_s));
       return 0;
     }
     std::vector<std::string> parts;
-    if (info.rank == 0) parts = {"rank 1 did not come: timed out after 1000 ms", "timeout_s"};
+    const std::string after = "timed out after " + std::to_string(limit_s) + "000 ms";
+    if (info.rank == 0) parts = {"rank 1 did not come: " + after, "timeout_s"};
     if (info.rank == 3) parts = {"between hosts, with rank 1: ", "imed out", "timeout_s"};
     const int status =
         expect_comm_error([&] { group->all_reduce(tensor, ReduceOp::sum, "x").wait(); }, parts);
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // leaving would be noticed as an end
+    std::this_thread::sleep_for(
+        std::chrono::seconds(limit_s));  // leaving would be noticed as an end
     return status;
   });
   EXPECT_THAT(ends, ElementsAre(0, 0, 0, 0));

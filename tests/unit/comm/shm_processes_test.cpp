@@ -115,8 +115,8 @@ TEST(ShmProcesses, APeerKilledInTheMiddleOfTransfersIsNoticed) {
 }
 
 TEST(ShmProcesses, AStoppedPeerIsATimeout) {
-  const auto body = [](const RankInfo& info) {
-    const auto group = connect(info, shm(0.5), "run");
+  const auto body = [](const RankInfo& info, int limit_s) {
+    const auto group = connect(info, shm(limit_s), "run");
     const std::string peer = group->all_gather_object(std::to_string(::getpid()))[1];
     if (info.rank == 1) {
       std::this_thread::sleep_for(std::chrono::seconds(60));  // is stopped, and killed
@@ -126,11 +126,12 @@ TEST(ShmProcesses, AStoppedPeerIsATimeout) {
     const at::Tensor tensor = at::zeros({10});
     const int status = expect_comm_error(
         [&] { group->all_reduce(tensor, ReduceOp::sum, "x", Await::next).wait(); },
-        {"rank 1 did not come: timed out after 500 ms", "timeout_s"});
+        {"rank 1 did not come: timed out after " + std::to_string(limit_s) + "000 ms",
+         "timeout_s"});
     ::kill(std::stoi(peer), SIGKILL);
     return status;
   };
-  EXPECT_THAT(run_process_ranks(2, body), ElementsAre(0, -SIGKILL));
+  EXPECT_THAT(test::run_ranks_in_time(2, body), ElementsAre(0, -SIGKILL));
 }
 
 TEST(ShmProcesses, LeavingWithCollectivesUnderWayFailsThePeersOnly) {
