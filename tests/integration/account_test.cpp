@@ -207,24 +207,18 @@ Order measured_order(const json& predicted, double factor, const std::function<j
 
 TEST(Account, OrdersRowsAsTheyRunOverASlowLink) {
   const std::string yaml = experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 3, 8]}\n");
-  const std::vector<std::string> narrow = {
-      "--set", "model.vocab_size=750", "--set", "model.d_model=64",
-      "--set", "model.d_ff=176",       "--set", "train.warmup_steps=1"};
-  const auto words = [&](std::vector<std::string> words) {
-    words.insert(words.end(), narrow.begin(), narrow.end());
-    return words;
+  const auto words = [](const std::vector<std::string>& words) {
+    return with_sets(words, {"model.vocab_size=750", "model.d_model=64", "model.d_ff=176",
+                             "train.warmup_steps=1"});
   };
   TemporaryFolder folder("order.yaml", yaml);
   const CommandResult account =
       must_run(folder, words({"account", "order.yaml", "--hosts", "2x1", "--link",
                               "100Mbit/s,100us", "--tflops", "0.05", "--format", "json"}));
-  constexpr int kNotPossible = 77;  // exit status of two_hosts.sh
   CommandResult run;
   const Order order = measured_order(json::parse(account.out), 1.4, [&] {
     TemporaryFolder own("order.yaml", yaml);
-    run = run_ddprun(own, words({"order.yaml"}),
-                     {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1",
-                      "--rate", "100mbit"});
+    run = run_ddprun(own, words({"order.yaml"}), two_hosts(1, {"--rate", "100mbit"}));
     return run.status == 0 ? result_of(own, "order")["rows"] : json::array();
   });
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
@@ -241,7 +235,7 @@ TEST(Account, OrdersRowsByWhatTheyCompute) {
       must_run(folder, {"account", "order.yaml", "--link", "10GB/s,10us", "--format", "json"});
   const Order order = measured_order(json::parse(account.out), 3, [&] {
     TemporaryFolder own("order.yaml", yaml);
-    EXPECT_EQ(run_ddprun(own, {"order.yaml"}).status, 0);
+    must_run(own, {"order.yaml"});
     return result_of(own, "order")["rows"];
   });
   EXPECT_EQ(order.wrong, "");
@@ -329,8 +323,7 @@ TEST(Account, ARunThatDoesNotFitIsRefusedBeforeARankStarts) {
                          "strategy: flat\nprecision: fp32\nattention: flash\n"
                          "optimizer: {name: adamw, lr: 1e-3}\n"
                          "train: {batch_per_rank: 8, warmup_steps: 1, steps: 1}\n");
-  const CommandResult run = run_ddprun(folder, {"large.yaml"});
-  EXPECT_EQ(run.status, 2);
+  const CommandResult run = must_end(2, folder, {"large.yaml"});
   EXPECT_THAT(run.err, AllOf(HasSubstr("more memory than this machine has"),
                              HasSubstr("64 ranks of"), HasSubstr("world.memory_check: false")));
   const CommandResult valid = must_run(folder, {"validate", "large.yaml"});

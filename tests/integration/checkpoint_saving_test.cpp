@@ -15,26 +15,22 @@ TEST_F(CheckpointSaving, WhatIsWrittenWhileTrainingGoesOnIsTheStateOfItsStep) {
   const std::string async = "train.checkpoint={every: 2, keep: 0, async: true, path: saved}";
   for (const char* strategy : {"strategy=zero2", "strategy=powersgd", "strategy=fsdp"}) {
     fs::remove_all(folder_.path() / "saved");
-    const CommandResult whole = run({async, strategy});
-    ASSERT_EQ(whole.status, 0) << whole.err;
-    EXPECT_THAT(whole.out, AllOf(HasSubstr("4 of 4 checkpoints of e were saved"),
-                                 HasSubstr(", of which training stood ")));
+    EXPECT_THAT(run({async, strategy}).out, AllOf(HasSubstr("4 of 4 checkpoints of e were saved"),
+                                                  HasSubstr(", of which training stood ")));
     const json expected = last_row(folder_);
     const json& costs = expected["ranks"][0]["checkpoints"];
     int beside = 0;  // of one alone it may be none: another program had the cores
     for (const json& each : costs) beside += each["steps_beside"].get<int>();
     EXPECT_GE(beside, 1);
     EXPECT_EQ(costs[3]["steps_beside"], 0) << "the run ends with it";
-    for (const int step : {2, 4, 6, 8}) {
-      EXPECT_EQ(checkpoint({"verify", saved(step)}).status, 0) << step;
-    }
-    ASSERT_EQ(run({from_4_, strategy}).status, 0);
+    for (const int step : {2, 4, 6, 8}) checkpoint({"verify", saved(step)});
+    run({from_4_, strategy});
     EXPECT_EQ(hashes_of(last_row(folder_)), hashes_of(expected)) << strategy;
   }
 }
 
 TEST_F(CheckpointSaving, SomeStayWhateverKeepSays) {
-  ASSERT_EQ(run({"train.checkpoint={every: 1, keep: 1, keep_every: 3, path: saved}"}).status, 0);
+  run({"train.checkpoint={every: 1, keep: 1, keep_every: 3, path: saved}"});
   std::set<std::string> there;
   for (const auto& entry : fs::directory_iterator(folder_.path() / "saved")) {
     if (entry.is_directory()) there.insert(entry.path().filename());
@@ -43,9 +39,7 @@ TEST_F(CheckpointSaving, SomeStayWhateverKeepSays) {
 }
 
 TEST_F(CheckpointSaving, TheClockSaves) {
-  const CommandResult timed =
-      run({"train.checkpoint={minutes: 0.005, keep: 0, path: saved}", "train.steps=600"});
-  ASSERT_EQ(timed.status, 0) << timed.err;
+  run({"train.checkpoint={minutes: 0.005, keep: 0, path: saved}", "train.steps=600"});
   EXPECT_GE(last_row(folder_)["ranks"][0]["checkpoints"].size(), 2u) << "0.3 s each, and the last";
 }
 
@@ -63,12 +57,11 @@ TEST_F(CheckpointSaving, SignalsSaveAndEnd) {
   kill(process.pid(), SIGTERM);
   EXPECT_EQ(process.wait(), 128 + SIGTERM) << process.err();
   EXPECT_THAT(process.err(), AllOf(HasSubstr("saved as "), HasSubstr(", as SIGTERM asked")));
-  EXPECT_EQ(checkpoint({"verify", "saved"}).status, 0);
+  checkpoint({"verify", "saved"});
   const std::string steps = "train.steps=" + std::to_string(std::stoi(latest().substr(5)) + 10);
-  const CommandResult rest = run({save, "train.resume_from=latest", steps, lr});
-  ASSERT_EQ(rest.status, 0) << rest.err;
+  run({save, "train.resume_from=latest", steps, lr});
   const std::set<std::string> resumed = hashes_of(last_row(folder_));
-  ASSERT_EQ(run({steps, lr}).status, 0);
+  run({steps, lr});
   EXPECT_EQ(resumed, hashes_of(last_row(folder_))) << "the run that nobody ended";
 }
 
@@ -83,29 +76,22 @@ TEST_F(CheckpointSaving, ARankThatIsAskedToEndSavesWithTheOthers) {
   EXPECT_EQ(process.wait(), 1);
   EXPECT_THAT(process.err(), AllOf(HasSubstr("the run was asked to end"),
                                    HasSubstr("train.resume_from: latest goes on")));
-  EXPECT_EQ(checkpoint({"verify", "saved"}).status, 0);
+  checkpoint({"verify", "saved"});
 }
 
 TEST_F(CheckpointSaving, ARankOfAJoinedLaunchThatIsAskedToEndSavesWithTheOthers) {
   const fs::path saved = folder_.path() / "saved";
   Launch launch(2);
-  launch.free_port();
-  std::vector<DdprunProcess*> ranks;
-  for (const int rank : {0, 1}) {
-    ranks.push_back(
-        &launch.start(rank, {"one.yaml", "-v", "--set", "train.steps=400000", "--set",
-                             "train.checkpoint={on_signal: true, path: " + saved.string() + "}"}));
-  }
+  const auto ranks = launch.start_all(with_sets(
+      {"one.yaml", "-v"},
+      {"train.steps=400000", "train.checkpoint={on_signal: true, path: " + saved.string() + "}"}));
   const auto trains = [&] { return ranks[0]->err().find(": step ") != std::string::npos; };
   ASSERT_TRUE(eventually(30, trains)) << ranks[0]->err() << ranks[1]->err();
   kill(ranks[1]->pid(), SIGUSR1);
   ASSERT_TRUE(eventually(30, [&] { return fs::exists(saved / "latest"); })) << ranks[0]->err();
   kill(ranks[1]->pid(), SIGTERM);
-  for (DdprunProcess* rank : ranks) {
-    EXPECT_EQ(rank->wait(), 1) << rank->err();
-    EXPECT_THAT(rank->err(), HasSubstr("the run was asked to end")) << rank->out();
-  }
-  EXPECT_EQ(checkpoint({"verify", "saved"}).status, 0);
+  launch.expect_all(1, HasSubstr("the run was asked to end"), 60);
+  checkpoint({"verify", "saved"});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
-#include "support/free_port.h"
+#include "support/joined_launch.h"
 #include "support/matchers.h"
 
 namespace ddprun::test {
@@ -48,16 +48,13 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
 
 TEST(Command, QuietSaysNothingButTheTable) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const CommandResult run =
-      must_run(folder, {"run", "one.yaml", "--quiet", "--output", "elsewhere"});
-  EXPECT_EQ(run.err, "");
+  EXPECT_EQ(must_run(folder, {"run", "one.yaml", "--quiet", "--output", "elsewhere"}).err, "");
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "elsewhere/one/latest/result.json"));
 }
 
 TEST(Command, ARowThatDivergedSaysSoAndKeepsItsFigures) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "optimizer.lr=1e38"});
-  EXPECT_EQ(run.status, 1);
+  const CommandResult run = must_end(1, folder, {"one.yaml", "--set", "optimizer.lr=1e38"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("DIVERGED: "), HasSubstr("nan")));
   const json row = result_of(folder, "one")["rows"][0];
   EXPECT_EQ(row["status"], "diverged");
@@ -106,8 +103,7 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
   folder.write("batch/b.yaml", tiny_experiment("name: b\n"));
   folder.write("batch/c.yaml", tiny_experiment());
   folder.write("batch/d.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(folder, {"batch/"});
-  EXPECT_EQ(run.status, 1);
+  const CommandResult run = must_end(1, folder, {"batch/"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("failed:"), HasSubstr("proved in 3 of 3 rows")));
   EXPECT_EQ(result_of(folder, "b")["rows"][0]["status"], "ok");
   EXPECT_EQ(result_of(folder, "d")["rows"][0]["status"], "ok");
@@ -117,8 +113,7 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
 TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
   TemporaryFolder folder("mixed.yaml",
                          tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
-  const CommandResult run = run_ddprun(folder, {"mixed.yaml", "--set", "world.backend=gloo"});
-  EXPECT_EQ(run.status, 1) << run.err;
+  must_end(1, folder, {"mixed.yaml", "--set", "world.backend=gloo"});
   const json rows = result_of(folder, "mixed")["rows"];
   EXPECT_EQ(rows[0]["status"], "failed");
   EXPECT_THAT(rows[0]["reason"].get<std::string>(),
@@ -163,37 +158,15 @@ TEST(Command, AMistypedOptionIsCorrected) {
               AllOf(HasSubstr("got: results is required"), HasSubstr("`ddprun compare --help`")));
 }
 
-/// Two processes of one launch, each with a folder of its own.
-/// `shell_on_1`: a command of the shell that runs before rank 1 becomes ddprun.
-std::vector<std::unique_ptr<DdprunProcess>> join_launch(TemporaryFolder (&folders)[2],
-                                                        const std::vector<std::string>& words,
-                                                        const std::string& shell_on_1 = ":") {
-  const int port = free_port();
-  std::vector<std::unique_ptr<DdprunProcess>> ranks;
-  for (const int rank : {0, 1}) {
-    ranks.push_back(std::make_unique<DdprunProcess>(
-        folders[rank], words,
-        std::vector<std::string>{
-            "RANK=" + std::to_string(rank), "LOCAL_RANK=" + std::to_string(rank), "WORLD_SIZE=2",
-            "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)},
-        std::vector<std::string>{"/bin/sh", "-c",
-                                 (rank == 1 ? shell_on_1 : ":") + R"(; exec "$0" "$@")"}));
-  }
-  return ranks;
-}
-
 TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
-  TemporaryFolder folders[2];
-  for (auto& folder : folders) {
-    folder.write("one.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
-  }
-  const auto ranks = join_launch(folders, {"one.yaml"});
-  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
+  Launch launch(2, {}, tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
+  const auto ranks = launch.start_all({"one.yaml"});
+  launch.expect_all(0, _, 60);
   EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
   EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
-  EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["conditions"]["launch"]["launcher"],
+  EXPECT_EQ(result_of(launch.folder(0), "one")["rows"][1]["conditions"]["launch"]["launcher"],
             "torchrun");
-  EXPECT_FALSE(std::filesystem::exists(folders[1].path() / "results"));
+  EXPECT_FALSE(std::filesystem::exists(launch.folder(1).path() / "results"));
 }
 
 /// A model of 2^40 elements a matrix, which no machine holds, between others.
@@ -202,17 +175,14 @@ std::string with_a_row_too_large() {
 }
 /// Keeps the embedding of such a model small: it is made before the matrices. And lets the run
 /// start.
-const std::vector<std::string> kFewTokens = {"--set", "model.vocab_size=16", "--set",
-                                             "world.memory_check=false"};
+const std::vector<std::string> kFewTokens = {"model.vocab_size=16", "world.memory_check=false"};
 
 TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   for (const char* backend : {"gloo", "shm"}) {
     TemporaryFolder folder("three.yaml", with_a_row_too_large());
-    std::vector<std::string> words = {"three.yaml", "--set",
-                                      std::string("world.backend=") + backend};
-    words.insert(words.end(), kFewTokens.begin(), kFewTokens.end());
-    const CommandResult run = run_ddprun(folder, words);
-    EXPECT_EQ(run.status, 1) << run.err;
+    must_end(
+        1, folder,
+        with_sets({"three.yaml", "--set", std::string("world.backend=") + backend}, kFewTokens));
     const json rows = result_of(folder, "three")["rows"];
     EXPECT_EQ(rows[0]["status"], "ok");
     EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
@@ -224,26 +194,21 @@ TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
 }
 
 TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
-  TemporaryFolder folders[2];
-  for (auto& folder : folders) folder.write("three.yaml", with_a_row_too_large());
-  const auto ranks = join_launch(
-      folders, {"three.yaml", kFewTokens[0], kFewTokens[1], kFewTokens[2], kFewTokens[3]});
-  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
-  const json rows = result_of(folders[0], "three")["rows"];
+  Launch launch(2, {}, with_a_row_too_large());
+  launch.start_all(with_sets({"one.yaml"}, kFewTokens));
+  launch.expect_all(1, _, 90);
+  const json rows = result_of(launch.folder(0), "one")["rows"];
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
   EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
 }
 
 TEST(Command, OneRankWithoutMemoryIsTheRowOfAll) {
-  TemporaryFolder folders[2];
-  for (auto& folder : folders) {
-    folder.write("two.yaml", tiny_experiment("sweep: {model.d_ff: [1000000, 64]}\n"));
-  }
+  Launch launch(2, {}, tiny_experiment("sweep: {model.d_ff: [1000000, 64]}\n"));
+  launch.start(0, {"one.yaml", "--set", kFewTokens[0]});
   // Parameters and gradients of the first row take 0.8 GB, and LibTorch as much.
-  const auto ranks =
-      join_launch(folders, {"two.yaml", kFewTokens[0], kFewTokens[1]}, "ulimit -v 2000000");
-  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
-  const json rows = result_of(folders[0], "two")["rows"];
+  launch.start(1, {"one.yaml", "--set", kFewTokens[0]}, {}, after("ulimit -v 2000000"));
+  launch.expect_all(1, _, 90);
+  const json rows = result_of(launch.folder(0), "one")["rows"];
   EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
   EXPECT_THAT(rows[0]["reason"].get<std::string>(),
               AllOf(HasSubstr("rank 1 failed"), HasSubstr("limited to 1.91 GiB (ulimit -v)")));
@@ -271,9 +236,9 @@ TEST(Command, TellsWhatThereIs) {
 
 TEST(Command, WrongUsageIsStatusTwo) {
   TemporaryFolder folder;
-  EXPECT_EQ(run_ddprun(folder, {"--no-such-option"}).status, 2);
-  EXPECT_EQ(run_ddprun(folder, {"missing.yaml"}).status, 2);
-  EXPECT_EQ(run_ddprun(folder, {"verify"}).status, 2);
+  must_end(2, folder, {"--no-such-option"});
+  must_end(2, folder, {"missing.yaml"});
+  must_end(2, folder, {"verify"});
   for (const auto& [command, option] : {std::pair("tune", "--minutes"),
                                         {"verify", "--bound"},
                                         {"diff", "--ulp"},

@@ -17,16 +17,13 @@ namespace fs = std::filesystem;
 class Compare : public testing::Test {
  protected:
   static constexpr const char* kStrategy = "strategy={name: slow, sleep_ms: 4}";
+  static constexpr const char* kSlow = "--plugin-path=" DDPRUN_BUILD_DIR "/tests/plugins/slow";
 
   void measure(const std::string& output, const std::vector<std::string>& sets = {},
                const std::vector<std::string>& launcher = {}) {
     folder_.write("e.yaml", tiny_experiment("report: {repeats: 3}\n", 6));
-    std::vector<std::string> words = {"e.yaml",        "--quiet",
-                                      "--output",      output,
-                                      "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow",
-                                      "--set",         kStrategy};
-    for (const std::string& each : sets) words.insert(words.end(), {"--set", each});
-    must_run(folder_, words, launcher);
+    const std::vector<std::string> words = {"e.yaml", "--quiet", "--output", output, kSlow};
+    must_run(folder_, with_sets(with_sets(words, {kStrategy}), sets), launcher);
   }
   /// The result with each step so many times as long: as a slower program would have written it.
   void write_slower(const std::string& from, const std::string& to, double times) {
@@ -40,9 +37,9 @@ class Compare : public testing::Test {
     }
     folder_.write(to + "/result.json", result.dump());
   }
-  CommandResult compare(std::vector<std::string> words) {
+  CommandResult compare(std::vector<std::string> words, int status = 0) {
     words.insert(words.begin(), "compare");
-    return run_ddprun(folder_, words);
+    return must_end(status, folder_, words);
   }
   TemporaryFolder folder_;
 };
@@ -50,13 +47,12 @@ class Compare : public testing::Test {
 TEST_F(Compare, TheSameProgramIsNotSlower) {
   measure("first");
   measure("second", {"world.threads_per_rank=1", "report.repeats=1"});
-  const CommandResult other = compare({"first/e", "second/e"});
-  EXPECT_EQ(other.status, 2) << "another experiment";
-  EXPECT_THAT(other.err, HasSubstr("the results have no row in common"));
+  EXPECT_THAT(compare({"first/e", "second/e"}, 2).err,
+              HasSubstr("the results have no row in common"))
+      << "another experiment";
   measure("third", {"name=later"});  // which is the same experiment
   const CommandResult same = compare(
       {"first/e", "third/later/latest/result.json", "--threshold", "100%", "--columns", "0"});
-  EXPECT_EQ(same.status, 0) << same.err;
   EXPECT_THAT(same.out, AllOf(HasSubstr("first/e, then third/later/latest/result.json"),
                               HasSubstr("Both were measured under the same conditions"),
                               HasSubstr("the first"), HasSubstr("95 %: "),
@@ -66,24 +62,21 @@ TEST_F(Compare, TheSameProgramIsNotSlower) {
 TEST_F(Compare, OneRunIsNotHeldAgainstAThresholdAndDoesNotPass) {
   measure("first", {"report.repeats=1"});
   measure("second", {"report.repeats=1"});
-  const CommandResult once = compare({"first/e", "second/e", "--threshold", "3%"});
-  EXPECT_EQ(once.status, 1);
-  EXPECT_THAT(once.out, HasSubstr("it takes 3 runs or more of each"));
-  EXPECT_EQ(compare({"first/e", "second/e"}).status, 0) << "no threshold";
+  EXPECT_THAT(compare({"first/e", "second/e", "--threshold", "3%"}, 1).out,
+              HasSubstr("it takes 3 runs or more of each"));
+  compare({"first/e", "second/e"});  // no threshold
   EXPECT_THAT(compare({"first/e", "first/e"}).out, HasSubstr("Both are one and the same result"));
 }
 
 TEST_F(Compare, ASlowerOneIsStatusThree) {
   measure("first");
   measure("slower", {}, {"/usr/bin/env", "SLOW_EXTRA_MS=30"});
-  const CommandResult slower = compare({"first/e", "slower/e", "--threshold", "10%"});
-  EXPECT_EQ(slower.status, 3) << slower.out;
-  EXPECT_THAT(slower.out, HasSubstr("slower by more than 10 %: "));
-  const CommandResult faster = compare({"slower/e", "first/e", "--threshold", "10%"});
-  EXPECT_EQ(faster.status, 0) << faster.out;
-  EXPECT_EQ(compare({"first/e", "slower/e"}).status, 0) << "no threshold";
+  EXPECT_THAT(compare({"first/e", "slower/e", "--threshold", "10%"}, 3).out,
+              HasSubstr("slower by more than 10 %: "));
+  compare({"slower/e", "first/e", "--threshold", "10%"});
+  compare({"first/e", "slower/e"});  // no threshold
   const json all =
-      json::parse(compare({"first/e", "slower/e", "--threshold=9%", "--format", "json"}).out);
+      json::parse(compare({"first/e", "slower/e", "--threshold=9%", "--format", "json"}, 3).out);
   EXPECT_EQ(all["status"], 3);
   const json& told = all["comparisons"][0];
   EXPECT_EQ(told["held"], "slower");
@@ -91,16 +84,15 @@ TEST_F(Compare, ASlowerOneIsStatusThree) {
   EXPECT_EQ(told["rows"][0]["figure"], "step ms");
   EXPECT_GT(told["rows"][0]["ratio"], 1.5);
   EXPECT_GT(told["rows"][0]["interval"][0], 1.1);
-  EXPECT_THAT(compare({"first/e", "slower/e", "--format", "csv"}).err,
+  EXPECT_THAT(compare({"first/e", "slower/e", "--format", "csv"}, 2).err,
               HasSubstr("csv not in {table,markdown,json}"));
   EXPECT_THAT(compare({"first/e", "slower/e", "--format", "markdown"}).out,
               HasSubstr("### first/e, then slower/e"));
   // Written by hand, so its statistics do not agree: what no run can have written is refused.
   write_slower("first", "forged", 2);
-  const CommandResult forged = compare({"first/e", "forged"});
-  EXPECT_EQ(forged.status, 2);
-  EXPECT_THAT(forged.err, AllOf(HasSubstr("not a result that this ddprun wrote"),
-                                HasSubstr("does not agree with the rest")));
+  EXPECT_THAT(compare({"first/e", "forged"}, 2).err,
+              AllOf(HasSubstr("not a result that this ddprun wrote"),
+                    HasSubstr("does not agree with the rest")));
 }
 
 TEST_F(Compare, WhatIsNoResultIsRefused) {
@@ -114,9 +106,9 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
   EXPECT_THAT(refusal("empty"), HasSubstr("a folder without a result.json"));
   EXPECT_THAT(refusal("damaged"), HasSubstr("not a result that this ddprun wrote"));
   EXPECT_THAT(refusal("old"), HasSubstr("schema version 3"));
-  EXPECT_THAT(compare({"absent"}).err, HasSubstr("there is nothing to compare with"));
+  EXPECT_THAT(compare({"absent"}, 2).err, HasSubstr("there is nothing to compare with"));
   for (const char* share : {"much", "3", "-3%", "nan"}) {
-    EXPECT_THAT(compare({"a", "b", std::string("--threshold=") + share}).err,
+    EXPECT_THAT(compare({"a", "b", std::string("--threshold=") + share}, 2).err,
                 HasSubstr("--threshold needs a share"))
         << share;
   }

@@ -16,9 +16,7 @@ namespace fs = std::filesystem;
 void begin_sweep(const TemporaryFolder& folder, const std::string& line,
                  const std::string& more = {}) {
   folder.write("two.yaml", tiny_experiment("sweep: {strategy: [naive, flat]}\n" + more));
-  const CommandResult first = run_by_shell(folder, line + "; exec \"$0\" \"$@\"",
-                                           {"two.yaml", "--set", "sweep.strategy=[naive]"});
-  ASSERT_EQ(first.status, 0) << first.err;
+  must_run(folder, {"two.yaml", "--set", "sweep.strategy=[naive]"}, after(line));
 }
 
 TEST(Conditions, WhatFellBackToAnotherBackendRunsAgain) {
@@ -46,8 +44,7 @@ TEST(Conditions, AnotherEnvironmentRunsAgain) {
   EXPECT_THAT(other.err, AllOf(HasSubstr("naive: runs again: MALLOC_ARENA_MAX: 1 then, none now"),
                                Not(HasSubstr("taken over"))));
   const CommandResult same =
-      run_by_shell(folder, "MALLOC_ARENA_MAX=1 exec \"$0\" \"$@\"", {"two.yaml", "--resume"});
-  EXPECT_EQ(same.status, 0) << same.err;
+      must_run(folder, {"two.yaml", "--resume"}, {"/usr/bin/env", "MALLOC_ARENA_MAX=1"});
   EXPECT_THAT(same.err, AllOf(HasSubstr("naive: taken over"), HasSubstr("flat: runs again")));
 }
 
@@ -58,7 +55,7 @@ TEST(Conditions, AnotherLibraryOfAPluginRunsAgain) {
   fs::copy_file(DDPRUN_BUILD_DIR "/lib/ddprun/plugins/strategy_flat.so", library);
   folder.write("one.yaml", tiny_experiment());
   const std::vector<std::string> words = {"one.yaml", "--plugin-path", "own", "--resume"};
-  ASSERT_EQ(run_ddprun(folder, words).status, 0);
+  must_run(folder, words);
   EXPECT_THAT(run_ddprun(folder, words).err, HasSubstr("taken over"));
   std::ofstream(library, std::ios::app) << "rebuilt";
   EXPECT_THAT(
@@ -72,8 +69,7 @@ TEST(Conditions, ARunThatIsDoneStaysUnderOtherConditions) {
                                           "--set",    "train.resume_from=latest",
                                           "--set",    "train.checkpoint={every: 2, path: saved}"};
   must_run(folder, words);
-  const CommandResult again = run_by_shell(folder, "MALLOC_ARENA_MAX=1 exec \"$0\" \"$@\"", words);
-  EXPECT_EQ(again.status, 0) << again.err;
+  const CommandResult again = must_run(folder, words, {"/usr/bin/env", "MALLOC_ARENA_MAX=1"});
   EXPECT_THAT(again.err, AllOf(HasSubstr("one: cannot run again, and stays: MALLOC_ARENA_MAX: none "
                                          "then, 1 now"),
                                HasSubstr("one: taken over from "), Not(HasSubstr("starting"))));
@@ -83,8 +79,7 @@ TEST(Conditions, ARunThatIsDoneStaysUnderOtherConditions) {
 TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
   TemporaryFolder folder;
   begin_sweep(folder, "true", "report: {repeats: 3}\n");
-  const CommandResult both = must_run(folder, {"two.yaml", "--resume"});
-  EXPECT_THAT(both.out,
+  EXPECT_THAT(must_run(folder, {"two.yaml", "--resume"}).out,
               AllOf(HasSubstr("measured earlier, and not in turn with the others: naive: "),
                     HasSubstr("in results/two/"), HasSubstr("measured at different times"),
                     Not(HasSubstr("took turns")), Not(HasSubstr("p = ")), Not(HasSubstr("p < "))));
@@ -93,11 +88,9 @@ TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
 TEST(Conditions, AProgramBesideARowIsSeen) {
   TemporaryFolder folder("one.yaml", tiny_experiment({}, 300));
   const CommandResult run =
-      run_by_shell(folder,
-                   "for i in $(seq $(nproc)); do (while :; do :; done) & done; "
-                   "\"$0\" \"$@\"; status=$?; kill $(jobs -p); exit $status",
-                   {"one.yaml"});
-  ASSERT_EQ(run.status, 0) << run.err;
+      must_run(folder, {"one.yaml"},
+               by_shell("for i in $(seq $(nproc)); do (while :; do :; done) & done; "
+                        "\"$0\" \"$@\"; status=$?; kill $(jobs -p); exit $status"));
   const json load = result_of(folder, "one")["rows"][0]["load"];
   if (load["sees"] != "the machine") GTEST_SKIP() << "/proc/stat sees " << load["sees"];
   EXPECT_GT(load["others"].get<double>(), 0.05);

@@ -14,15 +14,14 @@ class DataCommand : public testing::Test {
  protected:
   DataCommand() { folder_.write("e.yaml", tiny_experiment()); }
 
-  CommandResult data(const std::string& section, std::vector<std::string> more = {}) {
-    std::vector<std::string> words = {"data",  "e.yaml",         "--set", "train.accumulate=2",
-                                      "--set", "data=" + section};
+  CommandResult data(const std::string& section, const std::vector<std::string>& more = {},
+                     int status = 0) {
+    auto words = with_sets({"data", "e.yaml"}, {"train.accumulate=2", "data=" + section});
     words.insert(words.end(), more.begin(), more.end());
-    return run_ddprun(folder_, words);
+    return must_end(status, folder_, words);
   }
   /// The lines of the output, with one space where there are several.
   static std::vector<std::string> lines(const CommandResult& result) {
-    EXPECT_EQ(result.status, 0) << result.err;
     std::vector<std::string> out;
     std::istringstream text(result.out);
     for (std::string line; std::getline(text, line);) {
@@ -111,19 +110,16 @@ TEST_F(DataCommand, RandomTokensHaveNoPlace) {
 }
 
 TEST_F(DataCommand, RefusesWhatIsNotRead) {
-  const CommandResult late = data("{source: random}", {"--step", "4"});  // 1 of warm-up and 3
-  EXPECT_EQ(late.status, 2);
-  EXPECT_THAT(late.err, HasSubstr("the run has no such step"));
-  EXPECT_EQ(data("{source: random}", {"--step", "-1"}).status, 2);
-  EXPECT_EQ(data("{source: random}", {"--step", "3"}).status, 0);
-  const CommandResult order = data("{source: random, order: shuffled}");
-  EXPECT_EQ(order.status, 2);
-  EXPECT_THAT(order.err, HasSubstr("data.order has no effect with data.source random"));
+  EXPECT_THAT(data("{source: random}", {"--step", "4"}, 2).err,  // 1 of warm-up and 3
+              HasSubstr("the run has no such step"));
+  data("{source: random}", {"--step", "-1"}, 2);
+  data("{source: random}", {"--step", "3"});
+  EXPECT_THAT(data("{source: random, order: shuffled}", {}, 2).err,
+              HasSubstr("data.order has no effect with data.source random"));
   folder_.write("e.yaml",
                 "experiment: collectives\nworld: {size: 2, backend: gloo}\n"
                 "collectives: {bytes: 1000}\n");
-  const CommandResult other = run_ddprun(folder_, {"data", "e.yaml"});
-  EXPECT_EQ(other.status, 2);
+  const CommandResult other = must_end(2, folder_, {"data", "e.yaml"});
   EXPECT_THAT(other.err, HasSubstr("this kind of experiment reads no data"));
   EXPECT_THAT(other.out, IsEmpty());
 }

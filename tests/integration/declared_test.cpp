@@ -105,8 +105,7 @@ TEST(Declared, VerifyRefusesWhatItCannotCompare) {
   TemporaryFolder folder("less.yaml", tiny_experiment("", 2));
   for (const char* strategy :
        {"strategy=powersgd", "strategy=local_sgd", "strategy={name: none, unsynchronized: true}"}) {
-    const CommandResult run = run_ddprun(folder, {"verify", "less.yaml", "--set", strategy});
-    EXPECT_EQ(run.status, 2) << run.out << run.err;
+    const CommandResult run = must_end(2, folder, {"verify", "less.yaml", "--set", strategy});
     EXPECT_EQ(run.out, "") << "it began";
     EXPECT_THAT(run.err, HasSubstr("verify compares each gradient with that of one process"));
   }
@@ -116,18 +115,15 @@ TEST(Declared, HeldOutDataIsCheckedBeforeARankStarts) {
   TemporaryFolder folder("text.txt", std::string(400, 'a'));
   folder.write("held_out.txt", std::string(400, 'b'));
   folder.write("e.yaml", tiny_experiment("", 2));
-  const auto run_with = [&](const std::string& path) {
-    return run_ddprun(folder, {"e.yaml", "--set", "data={source: text, path: text.txt}", "--set",
-                               "train.eval={every: 1" + path + "}"});
+  const auto evaluating = [](const std::string& path) {
+    return with_sets({"e.yaml"},
+                     {"data={source: text, path: text.txt}", "train.eval={every: 1" + path + "}"});
   };
-  const CommandResult none = run_with("");
-  EXPECT_EQ(none.status, 2);
-  EXPECT_THAT(none.err, HasSubstr("train.eval needs data that is not trained on"));
-  const CommandResult absent = run_with(", path: absent.txt");
-  EXPECT_EQ(absent.status, 2);
-  EXPECT_THAT(absent.err, AllOf(HasSubstr("absent.txt"), HasSubstr("no such file or folder")));
-  const CommandResult right = run_with(", path: held_out.txt");
-  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_THAT(refusal_of(folder, evaluating("")),
+              HasSubstr("train.eval needs data that is not trained on"));
+  EXPECT_THAT(refusal_of(folder, evaluating(", path: absent.txt")),
+              AllOf(HasSubstr("absent.txt"), HasSubstr("no such file or folder")));
+  must_run(folder, evaluating(", path: held_out.txt"));
 }
 
 }  // namespace

@@ -16,12 +16,12 @@ std::string replaced(std::string text, const std::string& old, const std::string
   return text.replace(text.find(old), old.size(), now);
 }
 
-/// tiny_experiment() as right.yaml, and as wrong.yaml with that value instead of `old`.
+/// tiny_experiment() as right.yaml, and as wrong.yaml with that value instead of `old`. They part.
 CommandResult diff_planted(const TemporaryFolder& folder, const std::string& old,
                            const std::string& now) {
   folder.write("right.yaml", tiny_experiment());
   folder.write("wrong.yaml", replaced(tiny_experiment(), old, now));
-  return run_ddprun(folder, {"diff", "right.yaml", "wrong.yaml", "--plugin-path", kPlanted});
+  return must_end(3, folder, {"diff", "right.yaml", "wrong.yaml", "--plugin-path", kPlanted});
 }
 
 json row_of(const TemporaryFolder& folder, const std::string& name) {
@@ -31,8 +31,7 @@ json row_of(const TemporaryFolder& folder, const std::string& name) {
 TEST(Diff, StrategiesOfOneExperimentAreEqual) {
   TemporaryFolder folder("all.yaml",
                          tiny_experiment("sweep: {strategy: [flat, zero1, zero2, fsdp]}\n"));
-  const CommandResult run = must_run(folder, {"diff", "all.yaml"});
-  EXPECT_THAT(run.out,
+  EXPECT_THAT(must_run(folder, {"diff", "all.yaml"}).out,
               AllOf(HasSubstr("strategy=fsdp equals strategy=flat up to rounding for 4 steps"),
                     HasSubstr("update equal bit for bit"), Not(HasSubstr("parts"))));
   const auto folder_of_result = only_result(folder, "all");
@@ -82,8 +81,7 @@ TEST(Diff, TheWayOfComputingTheSameIsRounding) {
     EXPECT_GT(ulp, 0) << phase << ": another order of sums, and not one difference";
     EXPECT_LT(ulp, 64) << phase;
   }
-  const CommandResult strict = run_ddprun(folder, {"diff", "many.yaml", "one.yaml", "--ulp", "0"});
-  EXPECT_EQ(strict.status, 3) << strict.out << strict.err;
+  must_end(3, folder, {"diff", "many.yaml", "one.yaml", "--ulp", "0"});
 }
 
 /// Each step begins with the weights of the first: its gradients are wrong, and the next forward
@@ -93,7 +91,6 @@ TEST(Diff, NamesTheStepAndTheGradient) {
   const CommandResult run =
       diff_planted(folder, "strategy: flat",
                    "strategy: {name: planted, fault: halve, rank: 1, first: 3, last: 3}");
-  EXPECT_EQ(run.status, 3) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("wrong parts from right: step 3, backward, unit head: the "
                                  "gradient of lm_head.weight differs by "));
   const json row = row_of(folder, "right");
@@ -103,8 +100,7 @@ TEST(Diff, NamesTheStepAndTheGradient) {
 
 TEST(Diff, LossyGradientsPartAndTheNextForwardDoesNot) {
   TemporaryFolder folder;
-  const CommandResult run = diff_planted(folder, "flat", "powersgd");
-  EXPECT_EQ(run.status, 3) << run.out << run.err;
+  diff_planted(folder, "flat", "powersgd");
   const json row = row_of(folder, "right");
   EXPECT_EQ(row.at("parts").at("phase"), "backward");
   EXPECT_EQ(row.at("phases").at("forward").at("largest").at("ulp"), 0.0);
@@ -116,14 +112,12 @@ TEST(Diff, NamesTheUpdate) {
   const CommandResult run =
       diff_planted(folder, "strategy: flat",
                    "strategy: {name: planted, fault: half_an_update, first: 2, last: 2}");
-  EXPECT_EQ(run.status, 3) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("wrong parts from right: step 2, update, unit "));
 }
 
 TEST(Diff, NamesTheUnitOfForward) {
   TemporaryFolder folder;
   const CommandResult run = diff_planted(folder, "eager", "{name: planted, fault: not_causal}");
-  EXPECT_EQ(run.status, 3) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("wrong parts from right: step 0, forward, unit layers.0: the "
                                  "output of unit layers.0 differs by "));
 }

@@ -37,8 +37,7 @@ TEST(Doctor, SaysAsJsonWhatItFound) {
 TEST(Doctor, APluginThatDoesNotFitIsAFailure) {
   TemporaryFolder folder("plugins/broken.so", "no library");
   const CommandResult run =
-      run_ddprun(folder, {"doctor", "--plugin-path", (folder.path() / "plugins").string()});
-  EXPECT_EQ(run.status, 1);
+      must_end(1, folder, {"doctor", "--plugin-path", (folder.path() / "plugins").string()});
   EXPECT_THAT(run.out, AllOf(HasSubstr("refused plugin"), HasSubstr("broken.so"),
                              HasSubstr("shm all-reduce"), Not(HasSubstr("\033"))));
 }
@@ -46,23 +45,17 @@ TEST(Doctor, APluginThatDoesNotFitIsAFailure) {
 TEST(Cuda, WithoutAGpuAnExperimentIsRefusedBeforeAnyRankStarts) {
   if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const std::vector<std::string> words = {"one.yaml", "--set", "world.device=cuda", "--set",
-                                          "model.kernels=reference"};
-  const auto command = [&](const std::string& name) {
-    std::vector<std::string> all = {name};
-    all.insert(all.end(), words.begin(), words.end());
-    return run_ddprun(folder, all);
+  const auto words = [](const std::string& command) {
+    return with_sets({command, "one.yaml"}, {"world.device=cuda", "model.kernels=reference"});
   };
-  const CommandResult run = command("run");
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("error: "), HasSubstr("cuda"), HasSubstr("hint: "),
-                             HasSubstr("--set world.device=cuda"), Not(HasSubstr("rank"))));
+  EXPECT_THAT(refusal_of(folder, words("run")),
+              AllOf(HasSubstr("error: "), HasSubstr("cuda"), HasSubstr("hint: "),
+                    HasSubstr("--set world.device=cuda"), Not(HasSubstr("rank"))));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
   // The file is right all the same: it may travel to a machine that has a GPU.
-  const CommandResult validate = command("validate");
-  EXPECT_EQ(validate.status, 0);
-  EXPECT_THAT(validate.out, AllOf(HasSubstr("one.yaml: valid, 1 experiment"),
-                                  HasSubstr("this machine cannot run"), HasSubstr("cuda")));
+  EXPECT_THAT(must_run(folder, words("validate")).out,
+              AllOf(HasSubstr("one.yaml: valid, 1 experiment"),
+                    HasSubstr("this machine cannot run"), HasSubstr("cuda")));
 }
 
 TEST(Cuda, ARunOnTheCpuLoadsNothingOfIt) {

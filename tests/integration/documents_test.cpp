@@ -26,17 +26,13 @@ class RunOfDocuments : public testing::Test {
     folder_.write("text.txt", text);
     folder_.write("e.yaml", tiny_experiment("", 6));
   }
-  CommandResult run(std::vector<std::string> more, const std::string& command = "") {
-    std::vector<std::string> words = {"e.yaml", "--set", kData};
-    if (!command.empty()) words.insert(words.begin(), command);
-    for (const std::string& each : more) words.insert(words.end(), {"--set", each});
-    return run_ddprun(folder_, words);
+  CommandResult run(const std::vector<std::string>& more, const std::string& command = "run",
+                    int status = 0) {
+    return must_end(status, folder_, with_sets({command, "e.yaml", "--set", kData}, more));
   }
   /// The mean over ranks of each step's loss.
   std::vector<double> losses(const std::vector<std::string>& more) {
-    const CommandResult result = run(more);
-    EXPECT_EQ(result.status, 0) << result.out << result.err;
-    EXPECT_THAT(result.out, HasSubstr("proved"));
+    EXPECT_THAT(run(more).out, HasSubstr("proved"));
     const std::filesystem::path folder = only_result(folder_, "e");
     const json ranks = json::parse(read_file(folder / "result.json"))["rows"][0]["ranks"];
     std::vector<double> out;
@@ -74,16 +70,13 @@ TEST_F(RunOfDocuments, LearnsTheSameHoweverSamplesAreSpread) {
   }
 }
 
-TEST_F(RunOfDocuments, IsAsInOneProcess) {
-  const CommandResult result = run({"attention=flash"}, "verify");
-  EXPECT_EQ(result.status, 0) << result.out << result.err;
-}
+TEST_F(RunOfDocuments, IsAsInOneProcess) { run({"attention=flash"}, "verify"); }
 
 TEST_F(RunOfDocuments, RefusesWhatCannotTellThemApart) {
   const std::string random = "data={source: random, document_end: 10}";
   EXPECT_THAT(run_ddprun(folder_, {"validate", "e.yaml", "--set", random}).err,
               HasSubstr("data.document_end"));
-  EXPECT_THAT(run({"data.document_end=256"}, "validate").err,
+  EXPECT_THAT(run({"data.document_end=256"}, "validate", 2).err,
               HasSubstr("no document can end with a token that there is not"));
   EXPECT_THAT(
       refusal_of(folder_, {"validate", "e.yaml", "--set", kData, "--set", "attention=planted",

@@ -86,18 +86,14 @@ TEST(Formats, ATableInAPipeHas100Columns) {
 
 TEST(Formats, ARefusalPrintsNothingElse) {
   TemporaryFolder folder("bad.yaml", tiny_experiment("unknown: 1\n"));
-  const CommandResult run = run_ddprun(folder, {"bad.yaml", "--format", "json"});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(must_end(2, folder, {"bad.yaml", "--format", "json"}).out, "");
 }
 
 TEST(Formats, BadValuesAreRefused) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const auto refusal = [&folder](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"one.yaml"};
-    words.insert(words.end(), more.begin(), more.end());
-    const CommandResult run = run_ddprun(folder, words);
-    EXPECT_EQ(run.status, 2) << run.err;
+  const auto refusal = [&folder](std::vector<std::string> words) {
+    words.emplace_back("one.yaml");
+    const CommandResult run = must_end(2, folder, words);
     EXPECT_EQ(run.out, "");
     return run.err;
   };

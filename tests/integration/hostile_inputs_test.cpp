@@ -11,12 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// ddprun with these arguments, started by a shell after `before`.
-CommandResult run_after(const TemporaryFolder& folder, const std::string& before,
-                        const std::vector<std::string>& arguments) {
-  return run_ddprun(folder, arguments, {"/bin/sh", "-c", before + R"(; exec "$0" "$@")"});
-}
-
 std::string with_data(const std::string& data) {
   std::string text = tiny_experiment();
   const std::string random = "data: {source: random}";
@@ -48,18 +42,14 @@ TEST(HostileInputs, DataThatChangesDuringARunFailsTheRunInWords) {
 TEST(HostileInputs, ADeletedFolderIsSaid) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   const std::string gone = folder.path() / "gone";
-  const CommandResult run =
-      run_after(folder, "mkdir " + gone + " && cd " + gone + " && rmdir " + gone,
-                {(folder.path() / "a.yaml").string()});
-  EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err,
+  EXPECT_THAT(refusal_of(folder, {folder.path() / "a.yaml"},
+                         after("mkdir " + gone + " && cd " + gone + " && rmdir " + gone)),
               HasSubstr("error: ddprun cannot start: the current folder is not there any more"));
 }
 
 TEST(HostileInputs, WantOfMemoryIsSaid) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
-  const CommandResult run = run_after(folder, "ulimit -v 400000", {"validate", "a.yaml"});
-  EXPECT_EQ(run.status, 1);
+  const CommandResult run = must_end(1, folder, {"validate", "a.yaml"}, after("ulimit -v 400000"));
   EXPECT_THAT(run.err, AllOf(HasSubstr("error: ddprun cannot start: memory ran out"),
                              HasSubstr("ulimit -v")));
 }
@@ -74,9 +64,8 @@ TEST(HostileInputs, WantOfStackIsSaid) {
 
 TEST(HostileInputs, ValidatingADeepModelTakesNoMemory) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
-  const CommandResult run = run_after(folder, "ulimit -d 1000000",
-                                      {"validate", "a.yaml", "--set", "model.layers=16000000"});
-  EXPECT_EQ(run.status, 0) << run.err;
+  must_run(folder, {"validate", "a.yaml", "--set", "model.layers=16000000"},
+           after("ulimit -d 1000000"));
 }
 
 TEST(HostileInputs, ANewLineInANameIsShownEscaped) {
@@ -100,20 +89,18 @@ TEST(HostileInputs, WantOfProcIsSaid) {
 
 TEST(HostileInputs, FewDescriptorsAreNotBlamedOnThePort) {
   TemporaryFolder folder("a.yaml", tiny_experiment("", 1));
-  const CommandResult run = run_after(folder, "ulimit -n 20", {"a.yaml", "--set", "world.size=4"});
-  EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("too few file descriptors"), HasSubstr("ulimit -n"),
-                             Not(HasSubstr("MASTER_PORT"))));
+  EXPECT_THAT(must_end(1, folder, {"a.yaml", "--set", "world.size=4"}, after("ulimit -n 20")).err,
+              AllOf(HasSubstr("too few file descriptors"), HasSubstr("ulimit -n"),
+                    Not(HasSubstr("MASTER_PORT"))));
 }
 
 TEST(HostileInputs, ValuesAreShownShortAndEscaped) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   folder.write("nul.yaml",
                tiny_experiment(R"("\0\e[2Jkey": "\e[31m)" + std::string(5'000'000, 'x') + "\"\n"));
-  const CommandResult nul = run_ddprun(folder, {"validate", "nul.yaml"});
-  EXPECT_EQ(nul.status, 2);
-  EXPECT_THAT(nul.err, AllOf(HasSubstr(R"(\x00\x1b[2Jkey)"), HasSubstr("where: nul.yaml:9"),
-                             Not(HasSubstr("\x1b")), SizeIs(testing::Lt(6'000U))));
+  EXPECT_THAT(refusal_of(folder, {"validate", "nul.yaml"}),
+              AllOf(HasSubstr(R"(\x00\x1b[2Jkey)"), HasSubstr("where: nul.yaml:9"),
+                    Not(HasSubstr("\x1b")), SizeIs(testing::Lt(6'000U))));
   EXPECT_THAT(refusal_of(folder, {"--\x1b[31m", "a.yaml"}), Not(HasSubstr("\x1b")));
 }
 
@@ -133,12 +120,11 @@ std::string bad_plugin(const std::string& name) {
 TEST(HostileInputs, APluginThatCrashesAtExitTakesNoStatusAlong) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   const std::string path = bad_plugin("aborts_at_exit_of_all");
-  EXPECT_EQ(run_ddprun(folder, {"validate", "a.yaml", "--plugin-path", path}).status, 0);
+  must_run(folder, {"validate", "a.yaml", "--plugin-path", path});
   const CommandResult list = must_run(folder, {"list", "--plugin-path", path});
   EXPECT_THAT(list.out, HasSubstr("misbehaves"));
-  const CommandResult refused =
-      must_run(folder, {"list", "--plugin-path", bad_plugin("throws_at_exit")});
-  EXPECT_THAT(refused.err, HasSubstr("the plugin library crashed when it was tried"));
+  EXPECT_THAT(must_run(folder, {"list", "--plugin-path", bad_plugin("throws_at_exit")}).err,
+              HasSubstr("the plugin library crashed when it was tried"));
 }
 
 TEST(HostileInputs, APluginThatCrashesWhenItIsDestroyedTakesNoRunAlong) {

@@ -23,51 +23,38 @@ namespace {
 using Words = Launch::Words;
 
 TEST(JoinedLaunch, RanksOfDifferentExperimentsRefuseAll) {
-  for (const std::string& other :
-       {std::string("train.seed=7"), std::string("precision=bf16_mixed")}) {
+  for (const std::string other : {"train.seed=7", "precision=bf16_mixed"}) {
     Launch launch(2);
-    launch.free_port();
-    DdprunProcess& first = launch.start(0, {"one.yaml"});
-    DdprunProcess& second = launch.start(1, {"one.yaml", "--set", other});
-    const std::string key = other.substr(0, other.find('='));
-    for (DdprunProcess* rank : {&first, &second}) {
-      EXPECT_EQ(rank->wait(20), 2) << rank->err();
-      EXPECT_THAT(rank->err(),
-                  AllOf(HasSubstr("the ranks of this launch would run different experiments"),
-                        HasSubstr(key), HasSubstr(" on rank 0; "), HasSubstr(" on rank 1")));
-    }
+    launch.start(0, {"one.yaml"});
+    launch.start(1, {"one.yaml", "--set", other});
+    launch.expect_all(2,
+                      AllOf(HasSubstr("the ranks of this launch would run different experiments"),
+                            HasSubstr(other.substr(0, other.find('='))), HasSubstr(" on rank 0; "),
+                            HasSubstr(" on rank 1")));
   }
 }
 
 TEST(JoinedLaunch, RanksOfDifferentEnvironmentsRefuseAll) {
   Launch launch(2);
-  launch.free_port();
-  DdprunProcess& first = launch.start(0, {"one.yaml"}, {"OMP_PLACES=cores"});
-  DdprunProcess& second =
-      launch.start(1, {"one.yaml"}, {"OMP_PLACES=threads", "DDPRUN_PRODUCTS=library"});
-  for (DdprunProcess* rank : {&first, &second}) {
-    EXPECT_EQ(rank->wait(20), 2) << rank->err();
-    EXPECT_THAT(rank->err(), AllOf(HasSubstr("environment variable DDPRUN_PRODUCTS = nothing on "
-                                             "rank 0; \"library\" on rank 1"),
-                                   HasSubstr("ddprun and environment on every rank"),
-                                   Not(HasSubstr("OMP_PLACES"))));
-  }
+  launch.start(0, {"one.yaml"}, {"OMP_PLACES=cores"});
+  launch.start(1, {"one.yaml"}, {"OMP_PLACES=threads", "DDPRUN_PRODUCTS=library"});
+  launch.expect_all(
+      2, AllOf(HasSubstr("environment variable DDPRUN_PRODUCTS = nothing on "
+                         "rank 0; \"library\" on rank 1"),
+               HasSubstr("ddprun and environment on every rank"), Not(HasSubstr("OMP_PLACES"))));
 }
 
 TEST(JoinedLaunch, RanksThatALauncherBoundKeepTheirCores) {
   const std::vector<int> cores = usable_cores();
   if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
-  TemporaryFolder results;
   Launch launch(2);
-  launch.free_port();
-  std::vector<DdprunProcess*> ranks;
   for (const int rank : {0, 1}) {
-    ranks.push_back(&launch.start(
-        rank, {"one.yaml", "--output", results.path().string()}, {},
-        {"/usr/bin/taskset", "-c", std::to_string(cores[static_cast<std::size_t>(1 - rank)])}));
+    launch.start(
+        rank, {"one.yaml"}, {},
+        {"/usr/bin/taskset", "-c", std::to_string(cores[static_cast<std::size_t>(1 - rank)])});
   }
-  for (DdprunProcess* rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
-  const auto result = json::parse(read_file(results.path() / "one" / "latest" / "result.json"));
+  launch.expect_all(0, _, 60);
+  const json result = result_of(launch.folder(0), "one");
   for (const std::size_t rank : {0, 1}) {
     EXPECT_EQ(result["rows"][0]["ranks"][rank]["cores"], std::vector<int>{cores[1 - rank]});
   }
@@ -77,13 +64,10 @@ TEST(JoinedLaunch, RankZeroSaysWhatIsTakenOver) {
   TemporaryFolder results;
   for (const char* expected : {"starting", "taken over"}) {
     Launch launch(2);
-    launch.free_port();
-    const Words words = {"one.yaml", "--resume"};
     DdprunProcess& first =
         launch.start(0, {"one.yaml", "--resume", "--output", results.path().string()});
-    DdprunProcess& second = launch.start(1, words);  // which has no results
-    EXPECT_EQ(second.wait(60), 0) << second.err();
-    EXPECT_EQ(first.wait(60), 0) << first.err();
+    DdprunProcess& second = launch.start(1, {"one.yaml", "--resume"});  // which has no results
+    launch.expect_all(0, _, 60);
     EXPECT_THAT(first.err(), HasSubstr(expected));
     EXPECT_THAT(second.err(), Not(HasSubstr(expected)));
   }
@@ -93,7 +77,6 @@ TEST(JoinedLaunch, ARankThatRefusesSaysSoAndTheOthersSayItToo) {
   Launch launches[] = {Launch(3), Launch(3)};  // one does not come at all: nobody waits for it
   DdprunProcess *others[2], *refusing[2];
   for (const int refuses : {0, 1}) {
-    launches[refuses].free_port();
     others[refuses] = &launches[refuses].start(1 - refuses, {"one.yaml", "--set", "world.size=3"});
     refusing[refuses] = &launches[refuses].start(refuses, {"one.yaml", "--set", "train.stesp=3"});
   }
@@ -112,7 +95,9 @@ TEST(JoinedLaunch, ARankThatRefusesSaysSoAndTheOthersSayItToo) {
 }
 
 TEST(JoinedLaunch, ASilentListenerAtThePortIsGivenUpInTime) {
+  const auto [listener, port] = listen_on_free_port();
   Launch launch(2);
+  launch.port = port;
   DdprunProcess& rank = launch.start(1, {"one.yaml", "--set", "world.timeout_s=1"});
   EXPECT_EQ(rank.wait(in_time(1)), 1) << rank.err();
   EXPECT_THAT(rank.err(), AllOf(HasSubstr("the store of this run does not answer"),
@@ -121,7 +106,6 @@ TEST(JoinedLaunch, ASilentListenerAtThePortIsGivenUpInTime) {
 
 TEST(JoinedLaunch, ARankThatDoesNotComeIsNamed) {
   Launch launch(2);
-  launch.free_port();
   DdprunProcess& rank = launch.start(0, {"one.yaml", "--set", "world.timeout_s=1"});
   EXPECT_EQ(rank.wait(in_time(1)), 1) << rank.err();
   EXPECT_THAT(rank.err(), HasSubstr("missing: rank 1"));
@@ -129,49 +113,36 @@ TEST(JoinedLaunch, ARankThatDoesNotComeIsNamed) {
 
 TEST(JoinedLaunch, ARankZeroThatIsStoppedIsGivenUpInTime) {
   Launch launch(2);
-  launch.free_port();
-  const Words words = {"one.yaml",          "-v",    "--set",
-                       "world.timeout_s=2", "--set", "train.steps=10000000"};
-  DdprunProcess& first = launch.start(0, words);
-  DdprunProcess& second = launch.start(1, words);
-  ASSERT_TRUE(eventually(30, [&] { return first.err().find(": step ") != std::string::npos; }))
-      << first.err() << second.err();
-  kill(first.pid(), SIGSTOP);
-  EXPECT_EQ(second.wait(in_time(2)), 1) << second.err();
-  EXPECT_THAT(second.err(), HasSubstr("rank 0"));
+  const auto ranks = launch.start_all(
+      with_sets({"one.yaml", "-v"}, {"world.timeout_s=2", "train.steps=10000000"}));
+  ASSERT_TRUE(eventually(30, [&] { return ranks[0]->err().find(": step ") != std::string::npos; }))
+      << ranks[0]->err() << ranks[1]->err();
+  kill(ranks[0]->pid(), SIGSTOP);
+  EXPECT_EQ(ranks[1]->wait(in_time(2)), 1) << ranks[1]->err();
+  EXPECT_THAT(ranks[1]->err(), HasSubstr("rank 0"));
 }
+
+constexpr const char* kPlanted = "--plugin-path=" DDPRUN_BUILD_DIR "/tests/plugins/planted";
 
 /// A launch of two ranks whose strategy has a fault on rank 1, from the second step on.
 void expect_different_calls(const std::string& fault, const std::string& backend) {
   Launch launch(2);
-  launch.free_port();
-  const Words words = {"one.yaml",
-                       "--plugin-path",
-                       DDPRUN_BUILD_DIR "/tests/plugins/planted",
-                       "--set",
-                       "strategy={name: planted, rank: 1, first: 1, fault: " + fault + "}",
-                       "--set",
-                       "world.backend=" + backend,
-                       "--set",
-                       "world.timeout_s=2"};
-  DdprunProcess& first = launch.start(0, words);
-  DdprunProcess& second = launch.start(1, words);
-  for (DdprunProcess* rank : {&first, &second}) {
-    EXPECT_EQ(rank->wait(in_time(2)), 1) << rank->err();
-    EXPECT_THAT(rank->err(), AllOf(HasSubstr("the ranks called different collectives"),
-                                   HasSubstr("; rank 1: all_reduce '")));
-  }
+  launch.start_all(with_sets({"one.yaml", kPlanted},
+                             {"strategy={name: planted, rank: 1, first: 1, fault: " + fault + "}",
+                              "world.backend=" + backend, "world.timeout_s=2"}));
+  launch.expect_all(1,
+                    AllOf(HasSubstr("the ranks called different collectives"),
+                          HasSubstr("; rank 1: all_reduce '")),
+                    in_time(2));
 }
 
 bool listens(int port) { return connection_to(port).get() >= 0; }
 
 TEST(JoinedLaunch, ARankThatHangsInItsOwnWorkEndsByItself) {
   Launch launch(1);
-  launch.free_port();
-  DdprunProcess& rank =
-      launch.start(0, {"one.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted",
-                       "--set", "strategy={name: planted, fault: hang, first: 1}", "--set",
-                       "world.progress_timeout_s=1.5", "--set", "world.size=1"});
+  DdprunProcess& rank = launch.start(
+      0, with_sets({"one.yaml", kPlanted}, {"strategy={name: planted, fault: hang, first: 1}",
+                                            "world.progress_timeout_s=1.5", "world.size=1"}));
   EXPECT_EQ(rank.wait(60), 1) << rank.err();
   EXPECT_THAT(rank.err(), AllOf(HasSubstr("rank 0 failed: its own work does not get on"),
                                 HasSubstr("in optimizer of step 1")));
@@ -179,22 +150,19 @@ TEST(JoinedLaunch, ARankThatHangsInItsOwnWorkEndsByItself) {
 
 TEST(JoinedLaunch, RanksThatWereToldDifferentSizesAllSaySo) {
   Launch two(2), three(3);
-  two.free_port();
-  three.join(two);
-  DdprunProcess& first = two.start(0, {"one.yaml", "--set", "world.size=2"});
-  DdprunProcess& second = three.start(1, {"one.yaml", "--set", "world.size=3"});
-  for (DdprunProcess* rank : {&first, &second}) {
-    EXPECT_EQ(rank->wait(20), 2) << rank->err();
-    EXPECT_THAT(rank->err(), HasSubstr("the ranks of this launch were told different numbers"));
+  three.port = two.port;
+  two.start(0, {"one.yaml", "--set", "world.size=2"});
+  three.start(1, {"one.yaml", "--set", "world.size=3"});
+  for (Launch* launch : {&two, &three}) {
+    launch->expect_all(2, HasSubstr("the ranks of this launch were told different numbers"));
   }
 }
 
 TEST(JoinedLaunch, ARankThatIsTakenIsSaidAtOnce) {
   Launch launch(2);
-  launch.free_port();
   DdprunProcess& first = launch.start(0, {"one.yaml"});
-  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
-  StoreClient client({"127.0.0.1", launch.port(), "rank 1", "rank 0"}, std::chrono::seconds(5));
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port); })) << first.err();
+  StoreClient client({"127.0.0.1", launch.port, "rank 1", "rank 0"}, std::chrono::seconds(5));
   client.compareSet("ddprun/seat/1", "", "process 7 of host elsewhere");
   DdprunProcess& second = launch.start(1, {"one.yaml"});
   EXPECT_EQ(second.wait(20), 1) << second.err();
@@ -259,10 +227,9 @@ int answers_to(int port, const std::string& bytes) {
 TEST(JoinedLaunch, AnotherUserGetsNothingWithoutTheSecret) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   Launch launch(2, kSecret);
-  launch.free_port();
   DdprunProcess& first = launch.start(0, {"one.yaml", "--set", "model.heads=4"});
-  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
-  Stranger stranger([port = launch.port()] {
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port); })) << first.err();
+  Stranger stranger([port = launch.port] {
     const std::string random(64, 'x');
     const std::string prove(1, static_cast<char>(store_protocol::Query::prove));
     if (answers_to(port, forged_decision()) != 0) return 1;
@@ -270,21 +237,17 @@ TEST(JoinedLaunch, AnotherUserGetsNothingWithoutTheSecret) {
   });
   EXPECT_EQ(stranger.wait(), 0);
   // The other rank still decides: nobody has written that the two agree.
-  DdprunProcess& second = launch.start(1, {"one.yaml", "--set", "model.heads=2"});
-  for (DdprunProcess* rank : {&first, &second}) {
-    EXPECT_EQ(rank->wait(20), 2) << rank->err();
-    EXPECT_THAT(rank->err(), HasSubstr("the ranks of this launch would run different experiments"));
-  }
+  launch.start(1, {"one.yaml", "--set", "model.heads=2"});
+  launch.expect_all(2, HasSubstr("the ranks of this launch would run different experiments"));
 }
 
 TEST(JoinedLaunch, AFloodOfAnotherUserDisturbsNobody) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   Launch launch(2, kSecret);
-  launch.free_port();
   const Words words = {"one.yaml", "--set", "world.timeout_s=20"};
   DdprunProcess& first = launch.start(0, words);
-  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
-  const Stranger stranger([port = launch.port()]() -> int {
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port); })) << first.err();
+  const Stranger stranger([port = launch.port]() -> int {
     std::vector<Descriptor> ends(500);
     const std::string bytes = forged_decision() + std::string(100'000, '\0');
     for (std::size_t i = 0;; i = (i + 1) % ends.size()) {
@@ -292,17 +255,15 @@ TEST(JoinedLaunch, AFloodOfAnotherUserDisturbsNobody) {
       if (i % 2 == 0) ::send(ends[i].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     }
   });
-  DdprunProcess& second = launch.start(1, words);
-  EXPECT_EQ(first.wait(60), 0) << first.err();
-  EXPECT_EQ(second.wait(60), 0) << second.err();
+  launch.start(1, words);
+  launch.expect_all(0, _, 60);
 }
 
 TEST(JoinedLaunch, ARankWithoutTheSecretIsToldSo) {
   Launch with_secret(2, kSecret);
-  with_secret.free_port();
   with_secret.start(0, {"one.yaml"});
   Launch without(2);
-  without.join(with_secret);
+  without.port = with_secret.port;
   DdprunProcess& second = without.start(1, {"one.yaml"});
   EXPECT_EQ(second.wait(20), 1) << second.err();
   EXPECT_THAT(second.err(), HasSubstr("the store of this run asks for a secret"));
@@ -311,22 +272,18 @@ TEST(JoinedLaunch, ARankWithoutTheSecretIsToldSo) {
 TEST(JoinedLaunch, WithoutASecretOneLineSaysWhoIsTrusted) {
   for (const bool secret : {false, true}) {
     Launch launch(2, secret ? kSecret : Words{});
-    launch.free_port();
-    DdprunProcess& first = launch.start(0, {"one.yaml"});
-    DdprunProcess& second = launch.start(1, {"one.yaml"});
-    EXPECT_EQ(first.wait(60), 0) << first.err();
-    EXPECT_EQ(second.wait(60), 0) << second.err();
-    EXPECT_EQ(first.err().find("its network is trusted") == std::string::npos, secret);
-    EXPECT_EQ(second.err(), "");
+    const auto ranks = launch.start_all({"one.yaml"});
+    launch.expect_all(0, _, 60);
+    EXPECT_EQ(ranks[0]->err().find("its network is trusted") == std::string::npos, secret);
+    EXPECT_EQ(ranks[1]->err(), "");
   }
 }
 
 TEST(JoinedLaunch, ATextThatIsNotOursIsAnErrorAndNoException) {
   Launch launch(2);
-  launch.free_port();
   DdprunProcess& first = launch.start(0, {"one.yaml"});
-  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
-  StoreClient client({"127.0.0.1", launch.port(), "stranger", "rank 0"}, std::chrono::seconds(5));
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port); })) << first.err();
+  StoreClient client({"127.0.0.1", launch.port, "stranger", "rank 0"}, std::chrono::seconds(5));
   client.compareSet("ddprun/comparing experiments/decision", "", "[1, 2]");
   EXPECT_EQ(first.wait(20), 1);
   EXPECT_THAT(first.err(),

@@ -5,7 +5,7 @@
 
 #include "ddprun/base/own_library.h"
 #include "support/ddprun_command.h"
-#include "support/free_port.h"
+#include "support/joined_launch.h"
 #include "support/matchers.h"
 
 namespace ddprun::test {
@@ -190,12 +190,9 @@ TEST_F(Mpi, WithoutMpirunIsARowThatIsNotHere) {
 }
 
 TEST_F(Mpi, RanksThatAnotherLauncherStartedAreRefused) {
-  folder_.write("one.yaml", kCollectives);
-  DdprunProcess run(folder_, {"one.yaml"},
-                    {"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "LOCAL_WORLD_SIZE=1",
-                     "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(free_port())});
-  EXPECT_EQ(run.wait(30), 2) << run.err();
-  EXPECT_THAT(run.err(), HasSubstr("a launch of torchrun"));
+  Launch launch(1, {}, kCollectives);
+  launch.start_all({"one.yaml"});
+  launch.expect_all(2, HasSubstr("a launch of torchrun"), 30);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST(NewCommand, WritesAPluginOfEachKindAndSaysWhatToType) {
 
 TEST(NewCommand, TheExperimentNeedsThePluginToBeBuilt) {
   const TemporaryFolder folder;
-  ASSERT_EQ(run_ddprun(folder, {"new", "strategy", "ring"}).status, 0);
+  must_run(folder, {"new", "strategy", "ring"});
   EXPECT_THAT(run_ddprun(folder, {"validate", "ring/ring.yaml"}).err,
               HasSubstr("the plugin folder is not there"));
 }
@@ -81,7 +81,7 @@ TEST(NewCommand, WritesOverWhatWasCutShortAndOverNothingElse) {
   fs::create_directories(folder.path() / ".ring.ddprun-unfinished");
   folder.write(".ring.ddprun-unfinished/half.cpp", "");
   const std::vector<std::string> words = {"new", "strategy", "ring"};
-  ASSERT_EQ(run_ddprun(folder, words).status, 0);
+  must_run(folder, words);
   EXPECT_THAT(names_in(folder.path()), ElementsAre("ring"));
   folder.write("ring/ring.cpp", "mine");
   EXPECT_THAT(refusal_of(folder, words), AllOf(HasSubstr("the folder of a new plugin is not empty"),
@@ -100,11 +100,9 @@ TEST(NewCommand, LeavesNothingWhereItCannotWrite) {
   // Files of a kilobyte at most: the second of three is larger.
   fs::create_directories(folder.path() / "empty");
   for (const std::string to : {"ring", "empty"}) {
-    const CommandResult full =
-        run_ddprun(folder, {"new", "strategy", "ring", "-o", to},
-                   {"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\""});
-    EXPECT_EQ(full.status, 2);
-    EXPECT_THAT(full.err, HasSubstr("File too large"));
+    EXPECT_THAT(refusal_of(folder, {"new", "strategy", "ring", "-o", to},
+                           after("trap '' XFSZ; ulimit -f 1")),
+                HasSubstr("File too large"));
   }
   EXPECT_THAT(names_in(folder.path()), ElementsAre("empty", "file"));
   EXPECT_THAT(names_in(folder.path() / "empty"), IsEmpty());

@@ -44,14 +44,8 @@ struct RecordedRun {
 /// One rank, two layers, three warm-up steps; `settings` for --set.
 RecordedRun run(const std::vector<std::string>& settings) {
   const TemporaryFolder folder("run.yaml", tiny_experiment(kOperators));
-  std::vector<std::string> arguments = {"run.yaml"};
-  for (const std::string& setting : settings) {
-    arguments.insert(arguments.end(), {"--set", setting});
-  }
-  for (const char* setting : {"train.warmup_steps=3", "world.size=1", "model.layers=2"}) {
-    arguments.insert(arguments.end(), {"--set", setting});
-  }
-  must_run(folder, arguments);
+  const std::vector<std::string> small = {"train.warmup_steps=3", "world.size=1", "model.layers=2"};
+  must_run(folder, with_sets(with_sets({"run.yaml"}, settings), small));
   const json row = result_of(folder, "run")["rows"][0];
   const auto files = only_result(folder, "run");
   return {row["ranks"][0], row["work"], read_csv(read_file(files / "profile/01/operators.csv")),

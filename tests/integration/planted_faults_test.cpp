@@ -41,8 +41,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
       words.insert(words.end(),
                    {"--bound", std::count(set.begin(), set.end(), kBf16) ? "5e-2" : "1e-5"});
     }
-    for (const std::string& each : set) words.insert(words.end(), {"--set", each});
-    return run_ddprun(folder_, words, GetParam().launcher);
+    return run_ddprun(folder_, with_sets(words, set), GetParam().launcher);
   }
 
   const TemporaryFolder folder_;

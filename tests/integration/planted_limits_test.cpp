@@ -12,8 +12,6 @@
 namespace ddprun::test::planted_limits_test {
 namespace {
 
-constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
-
 /// Two ranks; of all gradients the head's alone is large.
 std::string experiment(const std::string& strategy, int steps) {
   return "model: {vocab_size: 10000, context_length: 16, d_model: 64, d_ff: 64, layers: 1, heads: "
@@ -34,15 +32,7 @@ CommandResult run_on(const TemporaryFolder& folder, const std::string& strategy,
                      const std::string& rate = {}) {
   folder.write("planted.yaml", experiment(strategy, steps));
   std::vector<std::string> launcher;
-  if (!rate.empty()) {
-    launcher = {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh",
-                "--local-size",
-                "1",
-                "--burst",
-                "32kb",
-                "--rate",
-                rate};
-  }
+  if (!rate.empty()) launcher = two_hosts(1, {"--burst", "32kb", "--rate", rate});
   return run_ddprun(
       folder, {"planted.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"}, launcher);
 }

@@ -16,8 +16,7 @@ TEST(PrecisionStudy, FourSumsAreATableWithASentenceEach) {
                          "sweep:\n"
                          "  demonstration.sum: [float32, float16, float16_to_float32, "
                          "converted_float16_to_float32]\n");
-  const CommandResult run = must_run(folder, {"sums.yaml"});
-  EXPECT_THAT(run.out,
+  EXPECT_THAT(must_run(folder, {"sums.yaml"}).out,
               AllOf(HasSubstr("proved in 4 of 4 rows: the sum that of scalar arithmetic"),
                     HasSubstr("float16 added in float16, 1000 times 0.01: 9.953125"),
                     HasSubstr("float32 added in float32, 1000 times 0.01: 10.00013"),
@@ -47,8 +46,7 @@ TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
                            Not(HasSubstr("| sum |"))));
   const json rank = result_of(folder, "dtypes")["rows"][1]["ranks"][0];
   EXPECT_EQ(rank["observed"][4], json({"logits", "bfloat16"}));
-  const CommandResult again = must_run(folder, {"dtypes.yaml", "--resume"});
-  EXPECT_THAT(again.err, HasSubstr("taken over"));
+  EXPECT_THAT(must_run(folder, {"dtypes.yaml", "--resume"}).err, HasSubstr("taken over"));
 }
 
 const json& memory_of(const json& row, const std::string& phase) {
@@ -118,21 +116,13 @@ TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
 
 TEST(LostUpdates, AreCountedFromAResumedStepOn) {
   TemporaryFolder folder("go.yaml", tiny_experiment("", 4));
-  const std::vector<std::string> common = {"go.yaml",
-                                           "--set",
-                                           "model.kernels=reference",
-                                           "--set",
-                                           "precision=bf16_pure",
-                                           "--set",
-                                           "train.checkpoint={every: 4, path: saved}"};
-  ASSERT_EQ(run_ddprun(folder, common).status, 0);
-  std::vector<std::string> resumed = common;
-  for (const char* more : {"--set", "train.steps=8", "--set", "train.resume_from=latest"}) {
-    resumed.emplace_back(more);
-  }
+  const std::vector<std::string> common =
+      with_sets({"go.yaml"}, {"model.kernels=reference", "precision=bf16_pure",
+                              "train.checkpoint={every: 4, path: saved}"});
+  must_run(folder, common);
+  auto resumed = with_sets(common, {"train.steps=8", "train.resume_from=latest"});
   resumed.insert(resumed.end(), {"--output", "again"});
-  const CommandResult run = must_run(folder, resumed);
-  EXPECT_THAT(run.out, HasSubstr("left unchanged by rounding in each of "));
+  EXPECT_THAT(must_run(folder, resumed).out, HasSubstr("left unchanged by rounding in each of "));
 }
 
 TEST(StepExtent, EachPartTakesWhatItNeeds) {

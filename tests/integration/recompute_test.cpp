@@ -33,7 +33,7 @@ TEST(Recompute, ASweepOverStrategiesIsProvedAndHasTheParametersOfNone) {
   // What was resolved runs again as it is.
   folder.write("third.yaml", read_file(only_result(folder, "again") / "resolved" / "03.yaml"));
   EXPECT_THAT(folder.read("third.yaml"), HasSubstr("groups: 2"));
-  EXPECT_EQ(run_ddprun(folder, {"validate", "third.yaml"}).status, 0);
+  must_run(folder, {"validate", "third.yaml"});
 }
 
 TEST(Recompute, IsSetFromTheCommandLineAndVerified) {

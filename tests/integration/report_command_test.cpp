@@ -18,11 +18,12 @@ constexpr const char* kPaper =
 
 class Report : public testing::Test {
  protected:
-  CommandResult ddprun(const std::vector<std::string>& words) { return run_ddprun(folder_, words); }
+  CommandResult ddprun(const std::vector<std::string>& words, int status = 0) {
+    return must_end(status, folder_, words);
+  }
   void measure(const std::string& file, const std::string& text) {
     folder_.write(file, text);
-    const CommandResult result = ddprun({file, "--quiet"});
-    ASSERT_EQ(result.status, 0) << result.err;
+    ddprun({file, "--quiet"});
   }
   std::string page(const std::string& file) { return read_file(folder_.path() / file); }
   nlohmann::json data(const std::string& file) {
@@ -36,13 +37,9 @@ class Report : public testing::Test {
 TEST_F(Report, ResultsOfDifferentKindsHaveASectionEach) {
   measure("paper.yaml", kPaper);
   measure("e.yaml", tiny_experiment("", 3));
-  const CommandResult one = ddprun({"report", "results/paper"});
-  ASSERT_EQ(one.status, 0) << one.err;
-  EXPECT_EQ(one.out, "report: report.html\n");
+  EXPECT_EQ(ddprun({"report", "results/paper"}).out, "report: report.html\n");
   EXPECT_EQ(data("report.html").size(), 1U);
-  const CommandResult both =
-      ddprun({"report", "results/e/latest/result.json", "results/paper/latest", "-o", "both.html"});
-  ASSERT_EQ(both.status, 0) << both.err;
+  ddprun({"report", "results/e/latest/result.json", "results/paper/latest", "-o", "both.html"});
   const json results = data("both.html");
   ASSERT_EQ(results.size(), 2U);
   EXPECT_EQ(results[0]["result"]["name"], "e");
@@ -55,7 +52,7 @@ TEST_F(Report, ResultsOfDifferentKindsHaveASectionEach) {
 TEST_F(Report, ARunWritesThePageThatTheCommandWould) {
   measure("paper.yaml", std::string(kPaper) + "report: {html: true}\n");
   ASSERT_TRUE(fs::exists(folder_.path() / "results/paper/latest/report.html"));
-  ASSERT_EQ(ddprun({"report", "results/paper"}).status, 0);
+  ddprun({"report", "results/paper"});
   nlohmann::json of_command = data("report.html");
   of_command[0]["place"] = "";
   EXPECT_EQ(data("results/paper/latest/report.html"), of_command);
@@ -75,15 +72,14 @@ TEST_F(Report, OfAFolderOfResultsTheLatestIsTakenAndNamed) {
   folder_.write("many/2025-12-31T00-00-00Z/result.json", "{\"schema_version\": 3}");
   const std::string newest = "2026-01-01T00-00-00Z-599",
                     of_many = newest + ", the latest of 501 results";
-  const CommandResult report = ddprun({"report", "many"});
-  EXPECT_EQ(report.out, "report: report.html\nmany: " + of_many + "\n") << report.err;
+  EXPECT_EQ(ddprun({"report", "many"}).out, "report: report.html\nmany: " + of_many + "\n");
   EXPECT_EQ(data("report.html")[0]["result"]["time"], newest);
   EXPECT_THAT(ddprun({"explain", "many"}).out,
               HasSubstr("many/" + newest + "/result.json (" + of_many + "):\n"));
   EXPECT_THAT(ddprun({"compare", "many/2026-01-01T00-00-00Z-100", "many"}).out,
               HasSubstr("\n\nmany: " + of_many + "\n"));
-  EXPECT_THAT(ddprun({"report", "."}).err, HasSubstr("got: a folder without a result.json"));
-  EXPECT_THAT(ddprun({"report", "results"}).err,
+  EXPECT_THAT(ddprun({"report", "."}, 2).err, HasSubstr("got: a folder without a result.json"));
+  EXPECT_THAT(ddprun({"report", "results"}, 2).err,
               AllOf(HasSubstr("got: a folder of folders of results, 1 of them"),
                     HasSubstr("hint: name one or more of them: results/paper")));
 }
@@ -95,12 +91,10 @@ TEST_F(Report, WhatCannotBeShownIsRefusedInFiveParts) {
   folder_.write("none/result.json", "{\"schema_version\": 15, \"rows\": []}");
   const auto refusal = [this](std::vector<std::string> words, int status) {
     words.insert(words.begin(), "report");
-    const CommandResult result = ddprun(words);
-    EXPECT_EQ(result.status, status) << result.err;
-    EXPECT_THAT(result.err,
-                AllOf(HasSubstr("error: "), HasSubstr("\n  where: "), HasSubstr("\n  got: "),
-                      HasSubstr("\n  expected: "), HasSubstr("\n  hint: ")));
-    return result.err;
+    const std::string said = ddprun(words, status).err;
+    EXPECT_THAT(said, AllOf(HasSubstr("error: "), HasSubstr("\n  where: "), HasSubstr("\n  got: "),
+                            HasSubstr("\n  expected: "), HasSubstr("\n  hint: ")));
+    return said;
   };
   EXPECT_THAT(refusal({"absent"}, 2), HasSubstr("there is no result"));
   EXPECT_THAT(refusal({"empty"}, 2), HasSubstr("a folder without a result.json"));
@@ -110,7 +104,7 @@ TEST_F(Report, WhatCannotBeShownIsRefusedInFiveParts) {
               AllOf(HasSubstr("cannot write a file"), HasSubstr("No such file or directory")));
   EXPECT_THAT(refusal({"results/paper", "-o", "empty"}, 1), HasSubstr("Is a directory"));
   EXPECT_FALSE(fs::exists(folder_.path() / "report.html"));
-  EXPECT_EQ(ddprun({"report"}).status, 2);
+  ddprun({"report"}, 2);
 }
 
 }  // namespace

@@ -22,9 +22,7 @@ const std::vector<std::string> kThirdRuns = {"ok", "failed", "ok"};
 
 TEST(Rows, ARowWithoutDescriptorsIsARowAndTheOthersRun) {
   TemporaryFolder folder("three.yaml", tiny_experiment("sweep: {world.size: [2, 64, 1]}\n"));
-  const CommandResult run =
-      run_by_shell(folder, "ulimit -n 40; exec \"$0\" \"$@\"", {"three.yaml"});
-  EXPECT_EQ(run.status, 1) << run.err;
+  const CommandResult run = must_end(1, folder, {"three.yaml"}, after("ulimit -n 40"));
   EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 2 of 2 rows"), HasSubstr("results: ")));
   EXPECT_THAT(run.out, AnyOf(HasSubstr("failed: the ranks could not be started"),
                              HasSubstr("failed: no file descriptor is left")))
@@ -38,14 +36,12 @@ TEST(Rows, ARowWithoutProcessesIsARowAndTheOthersRun) {
   const std::string as_nobody = "setpriv --reuid=65534 --clear-groups ";
   TemporaryFolder folder;
   fs::permissions(folder.path(), fs::perms::all);
-  if (run_by_shell(folder, as_nobody + "\"$0\" --version", {}).status != 0) {
+  if (run_ddprun(folder, {}, by_shell(as_nobody + "\"$0\" --version")).status != 0) {
     GTEST_SKIP() << "needs root (a limit on processes does not hold root), and setpriv";
   }
   folder.write("three.yaml", tiny_experiment("sweep: {world.size: [1, 64, 2]}\n"));
-  const CommandResult run =
-      run_by_shell(folder, as_nobody + "bash -c 'ulimit -u 40; exec \"$0\" \"$@\"' \"$0\" \"$@\"",
-                   {"three.yaml"});
-  EXPECT_EQ(run.status, 1) << run.err;
+  must_end(1, folder, {"three.yaml"},
+           by_shell(as_nobody + R"(bash -c 'ulimit -u 40; exec "$0" "$@"' "$0" "$@")"));
   const json result = result_of(folder, "three");
   EXPECT_EQ(statuses(result), kThirdRuns);
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
@@ -54,17 +50,15 @@ TEST(Rows, ARowWithoutProcessesIsARowAndTheOthersRun) {
 
 TEST(Rows, AReaderThatLeavesTakesNoRow) {
   TemporaryFolder folder("two.yaml", tiny_experiment("sweep: {train.steps: [2, 3]}\n"));
-  const CommandResult run =
-      run_by_shell(folder, "set -o pipefail; \"$0\" \"$@\" 2>&1 | head -1", {"two.yaml"});
-  EXPECT_EQ(run.status, 1) << "the table could not be shown";
+  // The table could not be shown.
+  must_end(1, folder, {"two.yaml"}, by_shell(R"(set -o pipefail; "$0" "$@" 2>&1 | head -1)"));
   EXPECT_EQ(statuses(result_of(folder, "two")), (std::vector<std::string>{"ok", "ok"}));
 }
 
 TEST(Rows, AnOutputThatIsFullTakesNoRow) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const CommandResult run = run_by_shell(folder, "exec \"$0\" \"$@\" >/dev/full", {"one.yaml"});
-  EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.err, HasSubstr("the output could not be written"));
+  EXPECT_THAT(must_end(1, folder, {"one.yaml"}, by_shell(R"(exec "$0" "$@" >/dev/full)")).err,
+              HasSubstr("the output could not be written"));
   EXPECT_EQ(result_of(folder, "one")["rows"][0]["status"], "ok");
 }
 
@@ -72,8 +66,7 @@ TEST(Rows, AFileThatGrowsTooLargeTakesNoOtherRow) {
   TemporaryFolder folder;
   const std::vector<std::string> words = {"two.yaml", "--set", "world.backend=gloo"};
   folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 300]}\n"));
-  const CommandResult run = run_by_shell(folder, "ulimit -f 64; exec \"$0\" \"$@\"", words);
-  EXPECT_EQ(run.status, 1) << run.err;
+  const CommandResult run = must_end(1, folder, words, after("ulimit -f 64"));
   EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write a result"), HasSubstr("rows/02.json"),
                              HasSubstr("File too large"), HasSubstr("--resume takes them over")));
   EXPECT_THAT(run.out, HasSubstr("proved in 2 of 2 rows"));
@@ -94,16 +87,15 @@ TEST(Rows, AKilledParentTakesNoRowThatWasDone) {
   kill(process.pid(), SIGKILL);
   EXPECT_EQ(process.wait(10), 1000 + SIGKILL);
   EXPECT_TRUE(eventually(5, [&process] { return process.ranks().empty(); }));
-  const CommandResult again =
-      must_run(folder, {"two.yaml", "--resume", "--set", "sweep.train.steps=[3, 4]"});
-  EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 3: taken over"), HasSubstr("[2/2] 4: starting")));
+  EXPECT_THAT(must_run(folder, {"two.yaml", "--resume", "--set", "sweep.train.steps=[3, 4]"}).err,
+              AllOf(HasSubstr("[1/2] 3: taken over"), HasSubstr("[2/2] 4: starting")));
 }
 
 TEST(Rows, ResumeReadsAllResultsBeforeAnythingRuns) {
   TemporaryFolder folder;
   for (const char* name : {"a", "b"}) {
     folder.write(std::string(name) + ".yaml", tiny_experiment());
-    ASSERT_EQ(run_ddprun(folder, {std::string(name) + ".yaml"}).status, 0);
+    must_run(folder, {std::string(name) + ".yaml"});
   }
   fs::remove_all(folder.path() / "results/a");
   const fs::path file = only_result(folder, "b") / "result.json";
@@ -128,16 +120,15 @@ TEST(Rows, TheTableSurvivesAResultThatCannotBeWritten) {
 
 TEST(Rows, ResumeTakesOverWhatIsDone) {
   TemporaryFolder folder("pair.yaml", tiny_experiment());
-  ASSERT_EQ(run_ddprun(folder, {"pair.yaml"}).status, 0);
+  must_run(folder, {"pair.yaml"});
   const std::string first = only_result(folder, "pair");
   const CommandResult same = must_run(folder, {"pair.yaml", "--resume"});
   EXPECT_THAT(same.err, AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
   EXPECT_EQ(only_result(folder, "pair"), first);  // nothing new, nothing written
 
-  const CommandResult more =
-      must_run(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
-  EXPECT_THAT(more.err,
-              AllOf(HasSubstr("[1/2]"), HasSubstr("taken over"), HasSubstr("[2/2] 4: starting")));
+  EXPECT_THAT(
+      must_run(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"}).err,
+      AllOf(HasSubstr("[1/2]"), HasSubstr("taken over"), HasSubstr("[2/2] 4: starting")));
   const auto results = [&folder] {
     const std::filesystem::directory_iterator inside(folder.path() / "results/pair");
     return std::distance(begin(inside), end(inside));
@@ -173,9 +164,8 @@ TEST(NotHere, AFileForAnotherMachineIsValid) {
 TEST(NotHere, WhereNothingCanRunTheStatusIsTwo) {
   TemporaryFolder folder("there.yaml", for_another_machine());
   for (const char* command : {"run", "verify"}) {
-    const CommandResult run = run_ddprun(folder, {command, "there.yaml"});
-    EXPECT_EQ(run.status, 2) << command;
-    EXPECT_THAT(run.err, AllOf(HasSubstr("error: "), HasSubstr("there.yaml:3:")));
+    EXPECT_THAT(refusal_of(folder, {command, "there.yaml"}),
+                AllOf(HasSubstr("error: "), HasSubstr("there.yaml:3:")));
   }
   EXPECT_FALSE(fs::exists(folder.path() / "results"));
 }
@@ -258,20 +248,17 @@ TEST(Repeats, RunsOfARowTakeTurnsAndMakeOneLine) {
 
   const CommandResult again = must_run(folder, {"two.yaml", "--resume"});
   EXPECT_THAT(again.err, AllOf(Not(HasSubstr("starting")), HasSubstr("run 3 of 3: taken over")));
-  const CommandResult once =
-      run_ddprun(folder, {"two.yaml", "--set", "report.aa=false", "--output", "once"});
-  EXPECT_THAT(once.out, AllOf(HasSubstr("proved in 6 of 6 runs"), Not(HasSubstr("ran twice"))));
-  const CommandResult more =
-      must_run(folder, {"two.yaml", "--resume", "--set", "report.repeats=4"});
-  EXPECT_THAT(more.err, AllOf(HasSubstr("[12/12] flat, run 4 of 4: starting"),
-                              Not(HasSubstr("run 3 of 4: starting"))));
+  EXPECT_THAT(run_ddprun(folder, {"two.yaml", "--set", "report.aa=false", "--output", "once"}).out,
+              AllOf(HasSubstr("proved in 6 of 6 runs"), Not(HasSubstr("ran twice"))));
+  EXPECT_THAT(must_run(folder, {"two.yaml", "--resume", "--set", "report.repeats=4"}).err,
+              AllOf(HasSubstr("[12/12] flat, run 4 of 4: starting"),
+                    Not(HasSubstr("run 3 of 4: starting"))));
 }
 
 TEST(Repeats, ARowThatFailedIsNotRunAgain) {
   TemporaryFolder folder("two.yaml",
                          tiny_experiment("sweep: {world.size: [64, 1]}\nreport: {repeats: 2}\n"));
-  const CommandResult run = run_by_shell(folder, "ulimit -n 40; exec \"$0\" \"$@\"", {"two.yaml"});
-  EXPECT_EQ(run.status, 1) << run.err;
+  const CommandResult run = must_end(1, folder, {"two.yaml"}, after("ulimit -n 40"));
   const json result = result_of(folder, "two");
   EXPECT_EQ(statuses(result), (std::vector<std::string>{"failed", "not run", "ok", "ok"}));
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
@@ -283,15 +270,10 @@ TEST(Scaling, StrongAndWeakAreToldApartByTheTokensOfAStep) {
   TemporaryFolder folder;
   const std::string ranks = "sweep: {world.size: [1, 2]}\n";
   folder.write("weak.yaml", tiny_experiment(ranks));
-  const std::vector<std::string> strong = {"weak.yaml",
-                                           "--set",
-                                           "train={global_batch: 4, warmup_steps: 1, steps: 3}",
-                                           "--set",
-                                           "world.threads_per_rank=1",
-                                           "--set",
-                                           "name=strong"};
-  const CommandResult weak_run =
-      must_run(folder, {"weak.yaml", "--set", "world.threads_per_rank=1"});
+  const std::vector<std::string> weak = {"weak.yaml", "--set", "world.threads_per_rank=1"};
+  const auto strong =
+      with_sets(weak, {"train={global_batch: 4, warmup_steps: 1, steps: 3}", "name=strong"});
+  const CommandResult weak_run = must_run(folder, weak);
   EXPECT_THAT(weak_run.out, AllOf(HasSubstr("weak eff."), Not(HasSubstr("strong eff.")),
                                   HasSubstr("weak scaling: 2 ranks (world.size=2) have ")));
   const CommandResult strong_run = must_run(folder, strong);

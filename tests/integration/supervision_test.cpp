@@ -62,11 +62,11 @@ TEST_F(Supervision, NobodyCanConnectToRanksThatMeetInMemory) {
 TEST(RanksThatHang, AllInTheirOwnWorkAreEnded) {
   for (const char* const ranks : {"1", "2"}) {
     TemporaryFolder folder("hang.yaml", tiny_experiment());
-    const CommandResult run = run_ddprun(
-        folder, {"hang.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted", "--set",
-                 "strategy={name: planted, fault: hang, first: 1}", "--set",
-                 std::string("world.size=") + ranks, "--set", "world.progress_timeout_s=1.5"});
-    EXPECT_EQ(run.status, 1);
+    const CommandResult run =
+        must_end(1, folder,
+                 {"hang.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted", "--set",
+                  "strategy={name: planted, fault: hang, first: 1}", "--set",
+                  std::string("world.size=") + ranks, "--set", "world.progress_timeout_s=1.5"});
     EXPECT_THAT(run.err, AllOf(HasSubstr("rank 0 failed: its own work does not get on"),
                                HasSubstr(" of step 1 for ")));
   }

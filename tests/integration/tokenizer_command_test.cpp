@@ -38,11 +38,8 @@ TEST(TokenizerCommand, AVocabularyATokenFileAndARun) {
 
 TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
   const TemporaryFolder folder("text", text());
-  ASSERT_EQ(
-      run_ddprun(folder, {"tokenizer", "train", "--size", "400", "--out", "v.json", "text"}).status,
-      0);
-  ASSERT_EQ(run_ddprun(folder, {"tokenize", "--vocab", "v.json", "--out", "t.bin", "text"}).status,
-            0);
+  must_run(folder, {"tokenizer", "train", "--size", "400", "--out", "v.json", "text"});
+  must_run(folder, {"tokenize", "--vocab", "v.json", "--out", "t.bin", "text"});
   folder.write("e.yaml", tiny_experiment());
   const std::vector<std::string> sets = {
       "--set", "data={source: tokens, path: t.bin, tokenizer: v.json, order: sequential}",
@@ -84,8 +81,7 @@ TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
   };
   EXPECT_THAT(refused({"tokenize", "--vocab", "text", "--out", "out", "text"}),
               HasSubstr("not a tokenizer that is known here"));
-  ASSERT_EQ(
-      run_ddprun(folder, {"tokenizer", "train", "--size", "300", "--out", "v", "text"}).status, 0);
+  must_run(folder, {"tokenizer", "train", "--size", "300", "--out", "v", "text"});
   EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--end", "<eos>", "--out", "out", "text"}),
               HasSubstr("there is no such special token"));
   EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--out", "out", "text", "absent"}),

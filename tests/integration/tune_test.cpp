@@ -53,14 +53,12 @@ TEST_F(Tune, ASlowStrategyLosesAndTheTunedFileSaysAnother) {
   const std::string text = read_file(tuned());
   EXPECT_THAT(text, AllOf(HasSubstr("# measured on "), HasSubstr("strategy: flat\n"),
                           HasSubstr("steps: 10"), Not(HasSubstr("slow\n"))));
-  const CommandResult validated = run_ddprun(folder_, {"validate", tuned()});
-  EXPECT_EQ(validated.status, 0) << validated.out << validated.err << text;
+  must_run(folder_, {"validate", tuned()});
 }
 
 TEST_F(Tune, WhatIsFastestStays) {
-  const CommandResult run =
-      must_run(folder_, words({"--over", std::string("strategy=flat|") + kSlow}));
-  EXPECT_THAT(run.out, HasSubstr("nothing is faster than what the file says: flat"));
+  EXPECT_THAT(must_run(folder_, words({"--over", std::string("strategy=flat|") + kSlow})).out,
+              HasSubstr("nothing is faster than what the file says: flat"));
   EXPECT_THAT(read_file(tuned()), HasSubstr("strategy: flat\n"));
 }
 
@@ -76,8 +74,7 @@ TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
   const json printed = json::parse(run.out);
   EXPECT_EQ(printed.at("winner"), found().at("winner"));
   EXPECT_TRUE(candidate(printed, "flat").at("reference").get<bool>());
-  const CommandResult again = run_ddprun(folder_, {tuned(), "--output", "again"});
-  EXPECT_EQ(again.status, 0) << again.out << again.err << read_file(tuned());
+  must_run(folder_, {tuned(), "--output", "again"});
 }
 
 TEST_F(Tune, BatchAndArithmeticStay) {
@@ -103,9 +100,7 @@ TEST_F(Tune, CtrlCEndsWithWhatIsKnown) {
 
 TEST_F(Tune, RefusesWhatItCannotTune) {
   const auto refused = [&](std::vector<std::string> more, const std::string& why) {
-    const CommandResult run = run_ddprun(folder_, words(more));
-    EXPECT_EQ(run.status, 2) << run.out << run.err;
-    EXPECT_THAT(run.err, AllOf(HasSubstr(why), HasSubstr("  hint: "))) << run.out;
+    EXPECT_THAT(refusal_of(folder_, words(more)), AllOf(HasSubstr(why), HasSubstr("  hint: ")));
     EXPECT_FALSE(std::filesystem::exists(folder_.path() / "results"));
   };
   refused({"--over", "model.d_ff=64|128"}, "the key changes what is trained");

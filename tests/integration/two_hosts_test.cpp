@@ -11,23 +11,12 @@
 namespace ddprun::test {
 namespace {
 
-constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
-
-std::vector<std::string> two_hosts(int local_size) {
-  return {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size",
-          std::to_string(local_size)};
-}
-
-CommandResult run_on_two_hosts(const TemporaryFolder& folder, int local_size,
-                               const std::vector<std::string>& arguments) {
-  return run_ddprun(folder, arguments, two_hosts(local_size));
-}
-
 TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
   TemporaryFolder folder(
       "hosts.yaml", tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo], strategy: "
                                     "[bucketed, torch_ddp]}\n"));
-  const CommandResult run = run_on_two_hosts(folder, 2, {"hosts.yaml", "--set", "world.size=4"});
+  const CommandResult run =
+      run_ddprun(folder, {"hosts.yaml", "--set", "world.size=4"}, two_hosts(2));
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.out << run.err;
   const json result = result_of(folder, "hosts");
@@ -48,8 +37,8 @@ TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
 TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
   TemporaryFolder folder("hybrid.yaml",
                          tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo]}\n"));
-  const CommandResult run = run_on_two_hosts(
-      folder, 3, {"hybrid.yaml", "--set", "world.size=6", "--set", "strategy=hsdp"});
+  const CommandResult run = run_ddprun(
+      folder, {"hybrid.yaml", "--set", "world.size=6", "--set", "strategy=hsdp"}, two_hosts(3));
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.out << run.err;
   const json result = result_of(folder, "hybrid");
@@ -68,7 +57,7 @@ TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
 TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
   TemporaryFolder folder("hosts.yaml", tiny_experiment());
   const CommandResult run =
-      run_on_two_hosts(folder, 1, {"hosts.yaml", "--set", "world.backend=hierarchical"});
+      run_ddprun(folder, {"hosts.yaml", "--set", "world.backend=hierarchical"}, two_hosts(1));
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.out + run.err,
@@ -79,8 +68,7 @@ TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
 TEST(TwoHosts, WhoseCableIsCutBothSayWhoIsMissingAndEnd) {
   TemporaryFolder folder("cut.yaml", tiny_experiment("output: {prometheus: first_step.prom}\n",
                                                      /*steps=*/1'000'000));
-  std::vector<std::string> launcher = two_hosts(2);
-  launcher.insert(launcher.end(), {"--cut-at", (folder.path() / "first_step.prom").string()});
+  const auto launcher = two_hosts(2, {"--cut-at", folder.path() / "first_step.prom"});
   const auto begin = std::chrono::steady_clock::now();
   const CommandResult run = run_ddprun(
       folder, {"cut.yaml", "--set", "world={size: 4, timeout_s: 3, backend: hierarchical}"},

@@ -11,8 +11,7 @@ namespace {
 
 TEST(Verify, ComparesWithOneProcess) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const CommandResult good = must_run(folder, {"verify", "one.yaml"});
-  EXPECT_THAT(good.out,
+  EXPECT_THAT(must_run(folder, {"verify", "one.yaml"}).out,
               AllOf(HasSubstr("lm_head.weight"), HasSubstr("passed: largest difference")));
   const json result = json::parse(read_file(only_result(folder, "one") / "verify.json"));
   const json& row = result.at("rows").at(0);
@@ -27,39 +26,32 @@ TEST(Verify, ComparesWithOneProcess) {
     EXPECT_LE(gradient.at("mean"), gradient.at("value")) << parameter;
     EXPECT_EQ(gradient.at("mean") > 0, gradient.at("value") > 0) << parameter;
   }
-  const CommandResult strict = run_ddprun(folder, {"verify", "one.yaml", "--bound", "-1"});
-  EXPECT_EQ(strict.status, 1);
+  const CommandResult strict = must_end(1, folder, {"verify", "one.yaml", "--bound", "-1"});
   EXPECT_THAT(strict.out, HasSubstr("FAILED"));
 }
 
 TEST(Verify, BoundsParametersOfSgdAlone) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const std::vector<std::string> words = {"verify", "one.yaml", "--parameter-bound"};
-  const auto with = [&words](std::vector<std::string> more) {
-    more.insert(more.begin(), words.begin(), words.end());
-    return more;
-  };
-  EXPECT_THAT(refusal_of(folder, with({"1"})),
+  EXPECT_THAT(refusal_of(folder, {"verify", "one.yaml", "--parameter-bound", "1"}),
               HasSubstr("--parameter-bound means nothing with AdamW"));
-  const std::string sgd = "optimizer={name: sgd, lr: 0.1}";
-  EXPECT_EQ(run_ddprun(folder, with({"1e-6", "--set", sgd})).status, 0);
-  const CommandResult strict = run_ddprun(folder, with({"-1", "--set", sgd}));
-  EXPECT_EQ(strict.status, 1);
+  const auto bounded = [](const char* bound) {
+    return with_sets({"verify", "one.yaml", "--parameter-bound", bound},
+                     {"optimizer={name: sgd, lr: 0.1}"});
+  };
+  must_run(folder, bounded("1e-6"));
+  const CommandResult strict = must_end(1, folder, bounded("-1"));
   EXPECT_THAT(strict.out, HasSubstr("step 0: after the update, "));
 }
 
 /// With a bound that only the rate of each parameter's group keeps.
 TEST(Verify, KnowsFrozenTiedAndGroupedParameters) {
   TemporaryFolder folder("some.yaml", tiny_experiment());
-  std::vector<std::string> words = {"verify", "some.yaml", "--bound", "1"};
-  for (const char* setting :
-       {"precision=bf16_mixed", "model.layers=2", "model.frozen=[\"layers.0.*\"]",
-        "model.tie_embeddings=true", "strategy=zero1",
-        "optimizer={name: sgd, lr: 1, groups: [{match: \"*\", lr_scale: 0.001}]}"}) {
-    words.insert(words.end(), {"--set", setting});
-  }
-  words.insert(words.end(), {"--parameter-bound", "1e-5"});
-  const CommandResult run = must_run(folder, words);
+  const CommandResult run = must_run(
+      folder,
+      with_sets({"verify", "some.yaml", "--bound", "1", "--parameter-bound", "1e-5"},
+                {"precision=bf16_mixed", "model.layers=2", "model.frozen=[\"layers.0.*\"]",
+                 "model.tie_embeddings=true", "strategy=zero1",
+                 "optimizer={name: sgd, lr: 1, groups: [{match: \"*\", lr_scale: 0.001}]}"}));
   EXPECT_THAT(run.out, Not(HasSubstr("layers.0.")));
   EXPECT_THAT(run.out, Not(HasSubstr("lm_head")));
 }
@@ -87,10 +79,8 @@ TEST(Verify, WhatIsDoneStaysWhenItIsInterrupted) {
 
 TEST(Verify, RefusesWhatIsNotANumber) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const CommandResult run =
-      run_ddprun(folder, {"verify", "one.yaml", "--set", "optimizer.lr=1e38"});
-  EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.out, AllOf(HasSubstr("FAILED"), HasSubstr("nan")));
+  EXPECT_THAT(must_end(1, folder, {"verify", "one.yaml", "--set", "optimizer.lr=1e38"}).out,
+              AllOf(HasSubstr("FAILED"), HasSubstr("nan")));
 }
 
 }  // namespace

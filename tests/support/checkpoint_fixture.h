@@ -68,10 +68,10 @@ class Checkpoint : public testing::Test {
     folder_.write("e.yaml", tiny_experiment("", 7));
   }
 
-  /// Of 8 steps, on what changes from step to step.
-  CommandResult run(const std::vector<std::string>& more,
+  /// Of 8 steps, on what changes from step to step. It must end with that status.
+  CommandResult run(const std::vector<std::string>& more, int status = 0,
                     const std::vector<std::string>& launcher = {}) {
-    return run_ddprun(folder_, words_of(more), launcher);
+    return must_end(status, folder_, words_of(more), launcher);
   }
   static std::vector<std::string> words_of(const std::vector<std::string>& more) {
     std::vector<std::string> sets = {
@@ -85,9 +85,9 @@ class Checkpoint : public testing::Test {
     }
     return words;
   }
-  CommandResult checkpoint(std::vector<std::string> words) {
+  CommandResult checkpoint(std::vector<std::string> words, int status = 0) {
     words.insert(words.begin(), "checkpoint");
-    return run_ddprun(folder_, words);
+    return must_end(status, folder_, words);
   }
   fs::path saved(int step) const {
     return folder_.path() / ("saved/step-0000000" + std::to_string(step));

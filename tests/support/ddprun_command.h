@@ -149,7 +149,7 @@ inline CommandResult run_ddprun(const TemporaryFolder& folder,
 /// Throws what it said unless it ends with that status.
 inline CommandResult must_end(int status, const TemporaryFolder& folder,
                               const std::vector<std::string>& arguments,
-                              const std::vector<std::string>& launcher) {
+                              const std::vector<std::string>& launcher = {}) {
   CommandResult run = run_ddprun(folder, arguments, launcher);
   if (run.status == status) return run;
   throw std::runtime_error("exit status " + std::to_string(run.status) + "\n" + run.out + run.err);
@@ -166,10 +166,29 @@ inline std::string refusal_of(const TemporaryFolder& folder,
   return must_end(2, folder, arguments, launcher).err;
 }
 
-/// Starts ddprun by a line of a shell, where "$0" "$@" stands for the command.
-inline CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
-                                  const std::vector<std::string>& arguments) {
-  return run_ddprun(folder, arguments, {"/bin/bash", "-c", line});
+/// The launcher that is a line of a shell, where "$0" "$@" stands for the command.
+inline std::vector<std::string> by_shell(const std::string& line) {
+  return {"/bin/bash", "-c", line};
+}
+/// The launcher that does this in a shell first.
+inline std::vector<std::string> after(const std::string& commands) {
+  return by_shell(commands + R"(; exec "$0" "$@")");
+}
+
+/// The launcher that has so many ranks on each of two hosts (tests/support/two_hosts.sh), and its
+/// exit status where the system allows none.
+inline std::vector<std::string> two_hosts(int local_size, std::vector<std::string> options = {}) {
+  options.insert(options.begin(), {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size",
+                                   std::to_string(local_size)});
+  return options;
+}
+inline constexpr int kNotPossible = 77;
+
+/// The words, and --set before each of the settings.
+inline std::vector<std::string> with_sets(std::vector<std::string> words,
+                                          const std::vector<std::string>& settings) {
+  for (const std::string& each : settings) words.insert(words.end(), {"--set", each});
+  return words;
 }
 
 /// An experiment that takes a fraction of a second; `more` is appended.
