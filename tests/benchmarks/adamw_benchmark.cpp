@@ -3,15 +3,14 @@
 //     build/release/bin/adamw_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
-#include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "benchmarks/one_thread.h"
 #include "ddprun/kernels/rows/convert.h"
 #include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/model/model_config.h"
@@ -21,21 +20,6 @@ namespace ddprun {
 namespace {
 
 using kernels::bf16;
-
-template <class T>
-T* data(const at::Tensor& tensor) {
-  return tensor.data_ptr<T>();
-}
-
-/// Times `body`, which moves that many bytes if each operand is read or written once.
-template <class Body>
-void measure(benchmark::State& state, std::int64_t bytes, const Body& body) {
-  for (auto _ : state) {
-    body();
-    benchmark::ClobberMemory();
-  }
-  state.SetBytesProcessed(state.iterations() * bytes);
-}
 
 /// As many as peer-small's. No power of two: arrays so far apart share sets of the caches, and
 /// every pass takes twice as long (AMD, Zen 3).
@@ -172,10 +156,4 @@ DDPRUN_PAGES(memory_add);
 }  // namespace
 }  // namespace ddprun
 
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  at::set_num_threads(1);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}
+int main(int argc, char** argv) { return ddprun::run_on_one_thread(argc, argv); }

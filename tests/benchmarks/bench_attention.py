@@ -1,9 +1,5 @@
 """The part of `make bench` about attention alone: ddprun's `flash` beside PyTorch's operators, these by torch.compile, and PyTorch's
 own fused kernel; forward, and forward + backward, at several lengths. The shape is CS336's: batch 8, no heads, no mask."""
-import json
-import tempfile
-from pathlib import Path
-
 import bench_sides as sides
 from bench_report import make_row
 
@@ -47,11 +43,7 @@ class Ours:
 
     def run(self):
         """Times as own_times() has them, and what bench.json keeps."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "experiment.yaml"
-            path.write_text(json.dumps(self.experiment))  # JSON is YAML
-            _, others = sides.execute([str(sides.BIN / "ddprun"), "run", str(path), "--quiet", "--output", folder], {})
-            result = json.loads((Path(folder) / "attention/latest/result.json").read_text())
+        result, others = sides.run_experiment(self.experiment)
         return own_times(result), {"experiment": self.experiment, "other_cpus": others}
 
 
@@ -67,7 +59,7 @@ class Theirs:
         self.words += ["--bf16"] if precision == "bf16" else []
 
     def run(self):
-        run = sides.peer_json([str(sides.peer_python()), str(PROGRAM), self.how, *self.words], {})
+        run = sides.peer_json([str(sides.peer_python()), str(PROGRAM), self.how, *self.words])
         first = {length: found["first_s"] for length, found in run["lengths"].items()}
         return peer_times(run), {"first_s": first, "other_cpus": run["other_cpus"], "command": run["command"]}
 

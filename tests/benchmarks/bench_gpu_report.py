@@ -2,7 +2,8 @@
 import statistics
 from typing import NamedTuple
 
-from bench_report import figure, ratio, spread, step_values
+import bench_report
+from bench_report import figure, ratio, step_values
 from bench_roofline import flops
 
 # Dense bf16 products with float32 sums, 10^12 operations a second, from NVIDIA's data sheets (which print them with sparsity,
@@ -93,10 +94,6 @@ def make_row(what, case, unit, ours, theirs, choices):
             "goal": str(goal) if goal else None, "met": met, "ddprun_choice": choices[0], "peer_choice": choices[1]}
 
 
-def in_a_cell(text):
-    return text.replace("|", "/").replace("\n", " ")
-
-
 def why(failure):
     """A failed run in a few words."""
     if "out of memory" in failure or "OutOfMemoryError" in failure:
@@ -104,22 +101,5 @@ def why(failure):
     return failure
 
 
-COLUMNS = ("what", "model", "context", "precision", "ranks", "variant", "unit", "ddprun", "the other", "ratio", "goal", "met",
-           "ddprun is", "the other is")
-
-
 def table(rows):
-    """Markdown; a row that failed says why in place of figures."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    for row in rows:
-        cells = [row[key] for key in ("what", "model", "context", "precision", "ranks", "variant")]
-        if "failed" in row:
-            cells += ["", "failed: " + in_a_cell(row["failed"])] + [""] * 6
-        else:
-            theirs = spread(row["peer"]) if row["peer"] else in_a_cell(row["peer_failed"])
-            quotient = "–" if row["ratio"] is None else "{median:.2f} ({low:.2f}–{high:.2f})".format(**row["ratio"])
-            met = {None: "–", True: "yes", False: "**no**"}[row["met"]]
-            cells += [row["unit"], spread(row["ddprun"]), theirs, quotient, row["goal"] or "–", met, row["ddprun_choice"],
-                      row["peer_choice"]]
-        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
-    return "\n".join(lines)
+    return bench_report.table(rows, ("model", "context", "precision", "ranks", "variant"), str)

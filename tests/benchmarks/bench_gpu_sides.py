@@ -22,19 +22,11 @@ class Cell(NamedTuple):
     ranks: int
 
 
-def environment_of(python):
-    """A PyTorch that was installed with all it depends on finds its CUDA libraries; that of `make bench` takes the toolkit's."""
-    if python != str(sides.peer_python()) or not sides.CUDA_LIBRARIES.is_dir():
-        return {}
-    path = os.environ.get("LD_LIBRARY_PATH")
-    return {"LD_LIBRARY_PATH": f"{sides.CUDA_LIBRARIES}:{path}" if path else str(sides.CUDA_LIBRARIES)}
-
-
 def find_peer():
     """A Python with PyTorch: PYTHON, else python3, else that of `make bench`. Returns it and what PROBE says, or None, None."""
     for python in [os.environ["PYTHON"]] if os.environ.get("PYTHON") else ["python3", str(sides.peer_python())]:
         try:
-            done = subprocess.run([python, "-c", PROBE], env={**os.environ, **environment_of(python)}, capture_output=True, text=True,
+            done = subprocess.run([python, "-c", PROBE], env={**os.environ, **sides.environment_of(python)}, capture_output=True, text=True,
                                   timeout=RUN_LIMIT_S)
         except OSError:
             continue
@@ -86,8 +78,7 @@ class GpuPeer(sides.Side):
                    "--warmup", str(warmup), "--steps", str(steps), *self.words]
         if cell.precision == "bf16":
             command.append("--bf16")
-        out, others = sides.execute(command, environment_of(self.python), RUN_LIMIT_S)
-        return {**json.loads(out.splitlines()[-1]), "command": command, "other_cpus": others}
+        return sides.peer_json(command, limit_s=RUN_LIMIT_S)
 
 
 def device_memory(megabytes, rounds, device="cuda"):

@@ -9,7 +9,6 @@ samples as JSON with --json FILE.
 import argparse
 import json
 import statistics
-import tempfile
 from pathlib import Path
 
 import bench_sides as sides
@@ -36,10 +35,8 @@ def step(rate, backend, strategy):
     """(part, backend) -> median milliseconds of a step, and of its exposed communication."""
     side = sides.Ddprun(("tiny", "fp32", 4), strategy, [("world", "backend", backend)])
     side.experiment["train"].update(warmup_steps=3, steps=10)
-    with tempfile.TemporaryDirectory() as folder:
-        command = [str(sides.BIN / "ddprun"), "run", side.write(folder), "--quiet", "--output", folder]
-        sides.execute([*two_hosts(rate), *command], {})
-        row = json.loads((Path(folder) / "bench/latest/result.json").read_text())["rows"][0]
+    result, _ = sides.run_experiment(side.experiment, two_hosts(rate))
+    row = result["rows"][0]
     if row["proof"]["status"] != "passed" or not row["ranks"][0]["backend"].startswith(backend):
         raise sides.RunFailed(f"not proved, or not over {backend}: {row['proof']}")
     name = strategy if isinstance(strategy, str) else f"{strategy['name']}, {strategy['bucket_mb']} MB"

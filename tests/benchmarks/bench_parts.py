@@ -67,7 +67,7 @@ def all_reduce_round(sizes, runs, index):
         for megabytes, found in program_medians(out).items():
             medians[megabytes].update(found)
     command = [str(sides.peer_python()), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(sizes)]
-    run = sides.peer_json(command, {})
+    run = sides.peer_json(command)
     runs.append({"configuration": "all-reduce", "side": "PyTorch", "round": index, **run})
     for megabytes, found in peer_medians(run).items():
         medians[megabytes].update(found)
@@ -126,7 +126,7 @@ def adamw_round(executable, runs, index):
     if missing:
         raise sides.RunFailed(f"{executable.name} has no case {', '.join(missing)}")
     command = [str(sides.peer_python()), str(sides.PEER_PROGRAM), "adamw", "--size", "peer-small", "--world", "1"]
-    run = sides.peer_json(command, {})
+    run = sides.peer_json(command)
     runs.append({"configuration": "AdamW", "side": "PyTorch", "round": index, **run})
     return {**times, ADAMW_ROWS[0][3]: run["ranks"][0]["adamw_ms"]}
 

@@ -166,19 +166,23 @@ def spread(item):
     return f"{number(item['median'])} ({number(item['low'])}–{number(item['high'])})"
 
 
-def table(rows):
-    """Markdown; a row that failed says why in place of figures."""
-    lines = ["| what | model | precision | ranks | variant | unit | ddprun | the other | ratio | goal | met | ddprun is | the other is |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+def in_a_cell(text):
+    return text.replace("|", "/").replace("\n", " ")
+
+
+def table(rows, of_a_case=("model", "precision", "ranks", "variant"), goal_in_words="≤ {:.2f}".format):
+    """Markdown; a row that failed says why in place of figures, and so does the other side's figure (peer_failed)."""
+    columns = ("what", *of_a_case, "unit", "ddprun", "the other", "ratio", "goal", "met", "ddprun is", "the other is")
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for row in rows:
-        case = [row["what"], row["model"], row["precision"], row["ranks"], row["variant"]]
+        cells = [row["what"], *(row[key] for key in of_a_case)]
         if "failed" in row:
-            cells = case + ["", "failed: " + row["failed"].replace("|", "/").replace("\n", " ")] + [""] * 6
+            cells += ["", "failed: " + in_a_cell(row["failed"])] + [""] * 6
         else:
+            theirs = spread(row["peer"]) if row["peer"] else in_a_cell(row["peer_failed"])
             quotient = "–" if row["ratio"] is None else "{median:.2f} ({low:.2f}–{high:.2f})".format(**row["ratio"])
-            goal = "–" if row["goal"] is None else f"≤ {row['goal']:.2f}"
+            goal = "–" if row["goal"] is None else goal_in_words(row["goal"])
             met = {None: "–", True: "yes", False: "**no**"}[row["met"]]
-            cells = case + [row["unit"], spread(row["ddprun"]), spread(row["peer"]), quotient, goal, met,
-                            row["ddprun_choice"], row["peer_choice"]]
+            cells += [row["unit"], spread(row["ddprun"]), theirs, quotient, goal, met, row["ddprun_choice"], row["peer_choice"]]
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return "\n".join(lines)

@@ -137,12 +137,31 @@ class Peer(Side):
         return peer_json(command, self.environment)
 
 
-def peer_json(command, environment):
-    if CUDA_LIBRARIES.is_dir():
-        path = os.environ.get("LD_LIBRARY_PATH")
-        environment = {"LD_LIBRARY_PATH": f"{CUDA_LIBRARIES}:{path}" if path else str(CUDA_LIBRARIES), **environment}
-    out, others = execute(command, environment)
+def environment_of(python):
+    """A PyTorch that was installed with all it depends on finds its CUDA libraries; those of `make bench` take the toolkit's."""
+    if not python.startswith(str(REPO / ".deps")) or not CUDA_LIBRARIES.is_dir():
+        return {}
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {"LD_LIBRARY_PATH": f"{CUDA_LIBRARIES}:{path}" if path else str(CUDA_LIBRARIES)}
+
+
+def peer_json(command, environment=None, limit_s=RUN_LIMIT_S):
+    out, others = execute(command, {**environment_of(command[0]), **(environment or {})}, limit_s)
     return {**json.loads(out.splitlines()[-1]), "command": command, "other_cpus": others}
+
+
+def run_experiment(experiment, launcher=(), environment=None, limit_s=RUN_LIMIT_S):
+    """Runs it, written as JSON, which is YAML; returns its result, and what others took."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*launcher, str(BIN / "ddprun"), "run", written(experiment, folder), "--quiet", "--output", folder]
+        _, others = execute(command, environment or {}, limit_s)
+        return json.loads((Path(folder) / experiment["name"] / "latest/result.json").read_text()), others
+
+
+def written(experiment, folder):
+    path = Path(folder) / "experiment.yaml"
+    path.write_text(json.dumps(experiment, indent=1))
+    return str(path)
 
 
 def model_section(name):
@@ -155,7 +174,7 @@ def model_section(name):
 
 
 class Ddprun(Side):
-    """A ddprun configuration: an experiment, written as JSON, which is YAML."""
+    """A ddprun configuration: an experiment."""
 
     limit_s = RUN_LIMIT_S
     kept = ("rank", "samples", "peak_resident_bytes", "shared_resident_bytes", "first_step_done_s", "device_memory")  # of each rank, where it is there
@@ -186,15 +205,10 @@ class Ddprun(Side):
         other.label += ", forward alone"
         return other
 
-    def write(self, folder):
-        path = Path(folder) / "experiment.yaml"
-        path.write_text(json.dumps(self.experiment, indent=1))
-        return str(path)
-
     def refusal(self):
         """Why this ddprun does not accept it, in its words; empty if it does."""
         with tempfile.TemporaryDirectory() as folder:
-            command = [str(BIN / "ddprun"), "validate", self.write(folder)]
+            command = [str(BIN / "ddprun"), "validate", written(self.experiment, folder)]
             done = subprocess.run(command, capture_output=True, text=True, cwd=REPO)
             return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
 
@@ -203,10 +217,7 @@ class Ddprun(Side):
 
     def run(self, warmup, steps):
         self.experiment["train"].update(warmup_steps=warmup, steps=steps)
-        with tempfile.TemporaryDirectory() as folder:
-            command = [str(BIN / "ddprun"), "run", self.write(folder), "--quiet", "--output", folder]
-            _, others = execute(command, self.environment, self.limit_s)
-            result = json.loads((Path(folder) / "bench/latest/result.json").read_text())
+        result, others = run_experiment(self.experiment, (), self.environment, self.limit_s)
         row = result["rows"][0]
         ranks = [{key: rank[key] for key in self.kept if key in rank} for rank in row["ranks"]]
         for rank in ranks:  # a sample each, as the peer has them
@@ -217,19 +228,14 @@ class Ddprun(Side):
 
 
 def collectives(name, world, sweep, repeat):
-    """An experiment of all-reduces in float32, as JSON, which is YAML."""
+    """An experiment of all-reduces in float32."""
     return {"name": name, "experiment": "collectives", "world": {"threads_per_rank": 1, "timeout_s": RUN_LIMIT_S, **world},
             "collectives": {"collective": "all_reduce", "dtype": "float32", "op": "sum"}, "repeat": repeat, "sweep": sweep}
 
 
 def run_collectives(experiment, launcher=(), environment=None):
     """Runs it; returns (backend, memory, megabytes) -> median milliseconds of the slowest rank, the result, and what others took."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "collectives.json.yaml"
-        path.write_text(json.dumps(experiment))
-        command = [*launcher, str(BIN / "ddprun"), "run", str(path), "--quiet", "--output", folder]
-        _, others = execute(command, environment or {})
-        result = json.loads((Path(folder) / experiment["name"] / "latest/result.json").read_text())
+    result, others = run_experiment(experiment, launcher, environment)
     return collective_medians(result), result, others
 
 

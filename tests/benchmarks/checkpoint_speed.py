@@ -71,7 +71,8 @@ def dcp(python, folder, bytes_of_all):
     return json.loads(out.stdout.splitlines()[-1])
 
 
-def one_round(args, folder, sides, size):
+def one_round(args, folder, sides):
+    """Returns the bytes of a checkpoint."""
     written = folder / "dd"
     saved = save(args.program, folder, args.strategy)
     size = saved["bytes"]
@@ -102,10 +103,10 @@ def main():
     parser.add_argument("--strategy", default="flat")
     parser.add_argument("--python", help="one that has torch: DCP saves too")
     args = parser.parse_args()
-    sides, size = {}, 0
+    sides = {}
     with tempfile.TemporaryDirectory(prefix="ddprun-speed-", dir=args.folder) as folder:
         for _ in range(args.runs):
-            size = one_round(args, pathlib.Path(folder), sides, size)
+            size = one_round(args, pathlib.Path(folder), sides)
     print(f"{size / 1e6:.0f} MB, {args.strategy}, medians of {args.runs}")
     print("| side | s | MB/s | all |\n|---|---|---|---|")
     for name, seconds in sides.items():

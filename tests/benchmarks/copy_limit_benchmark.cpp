@@ -9,7 +9,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/sides.h"
+#include "ddprun/base/clock.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/memory/mapped_memory.h"
 #include "ddprun/rank/affinity.h"
 #include "negate.h"
@@ -19,7 +20,6 @@ namespace ddprun {
 namespace {
 
 using nlohmann::json;
-using test::Side;
 
 /// The memory of all ranks on which the limits are measured. It is mapped before the ranks are
 /// forked.
@@ -52,24 +52,51 @@ void copy_slices(const std::vector<float*>& parts, std::int64_t begin, std::int6
   }
 }
 
+constexpr std::pair<const char*, decltype(&copy_slices)> kSides[] = {
+    {"read_and_write", read_and_write}, {"copy_slices", copy_slices}};
+
+/// (sides, rounds): milliseconds of the slowest rank, because a collective is as slow as that. The
+/// sides take turns. Each rank writes its `count` elements before each call, as backward writes
+/// gradients.
+at::Tensor measure(ProcessGroup& group, const std::vector<float*>& parts, std::int64_t count,
+                   int rounds) {
+  const at::Tensor own = at::from_blob(parts[group.rank()], {count}, at::kFloat);
+  const std::int64_t first = count * group.rank() / group.size();
+  const std::int64_t end = count * (group.rank() + 1) / group.size();
+  at::Tensor times = at::empty({std::ssize(kSides), rounds}, at::kDouble);
+  for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
+    for (std::int64_t side = 0; side < std::ssize(kSides); ++side) {
+      own.fill_(1.0);
+      group.barrier();
+      const std::int64_t begin = now_ns();
+      kSides[side].second(parts, first, end);
+      if (round >= 0) times[side][round] = to_ms(now_ns() - begin);
+    }
+  }
+  group.all_reduce(times, ReduceOp::max, "times").wait();
+  return times;
+}
+
+json summary(const at::Tensor& times) {
+  const at::Tensor sorted = std::get<0>(times.sort());
+  const auto at = [&](std::int64_t i) { return sorted[i].item<double>(); };
+  return {{"median_ms", at(times.size(0) / 2)}, {"min_ms", at(0)}, {"max_ms", at(-1)}};
+}
+
 void run_size(ProcessGroup& group, const Memory& memory, std::int64_t megabytes) {
   const std::int64_t count = megabytes * 1'000'000 / 64 * 16;
   const int rounds = megabytes >= 1000 ? 7 : megabytes >= 100 ? 21 : 101;
-  const at::Tensor own = at::from_blob(memory.of(group.rank()), {count}, at::kFloat);
   std::vector<float*> parts;
   for (int rank = 0; rank < group.size(); ++rank) parts.push_back(memory.of(rank));
-  const std::int64_t begin = count * group.rank() / group.size();
-  const std::int64_t end = count * (group.rank() + 1) / group.size();
-  const std::vector<Side> sides = {
-      {"read_and_write", own, [&] { read_and_write(parts, begin, end); }},
-      {"copy_slices", own, [&] { copy_slices(parts, begin, end); }}};
-  const auto texts = group.all_gather_object(json(test::measure(group, sides, rounds)).dump());
+  const at::Tensor times = measure(group, parts, count, rounds);
   if (group.rank() != 0) return;
+  json sides;
+  for (std::int64_t i = 0; i < std::ssize(kSides); ++i) sides[kSides[i].first] = summary(times[i]);
   std::cout << json{{"benchmark", "copy_limit"},
                     {"bytes", count * 4},
                     {"ranks", group.size()},
                     {"rounds", rounds},
-                    {"sides", test::slowest(texts, sides)}}
+                    {"sides", sides}}
                    .dump()
             << std::endl;
 }

@@ -59,7 +59,6 @@ def main():
             alarms += same["p"] < 0.05
             smallest = same["smallest"]
             print(f"{trial}: planted {row['ratio']:.4f}, p {row['p']:.4f}; same {same['ratio']:.4f}, p {same['p']:.4f}; "
-                  f""
                   f"smallest {smallest if smallest is None else round(smallest, 4)}; {result['table'][1]['runs']} rounds", flush=True)
     print(f"planted {100 * args.share:.0f} %: found in {found} of {args.trials}; the same row twice: {alarms} of {args.trials} called different")
 

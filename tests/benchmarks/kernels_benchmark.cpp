@@ -3,12 +3,11 @@
 //     build/release/bin/kernels_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <benchmark/benchmark.h>
 
 #include <cstdint>
 
+#include "benchmarks/one_thread.h"
 #include "ddprun/kernels/rows/convert.h"
 #include "ddprun/kernels/rows/cross_entropy.h"
 #include "ddprun/kernels/rows/embedding.h"
@@ -32,23 +31,8 @@ template <class T>
 constexpr at::ScalarType kType = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
 
 template <class T>
-T* data(const at::Tensor& tensor) {
-  return tensor.data_ptr<T>();
-}
-
-template <class T>
 at::Tensor random(at::IntArrayRef sizes) {
   return at::randn(sizes).to(kType<T>);
-}
-
-/// Times `body`, which moves that many bytes if each operand is read or written once.
-template <class Body>
-void measure(benchmark::State& state, std::int64_t bytes, const Body& body) {
-  for (auto _ : state) {
-    body();
-    benchmark::ClobberMemory();
-  }
-  state.SetBytesProcessed(state.iterations() * bytes);
 }
 
 constexpr float kEps = 1e-5f;
@@ -260,10 +244,4 @@ DDPRUN_FLOAT(accumulate_scaled);
 }  // namespace
 }  // namespace ddprun
 
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  at::set_num_threads(1);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}
+int main(int argc, char** argv) { return ddprun::run_on_one_thread(argc, argv); }

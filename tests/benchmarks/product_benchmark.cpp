@@ -3,17 +3,16 @@
 // peer-small in turn, so that operands and results come from memory, as in a step.
 //     build/release/bin/product_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
-#include <benchmark/benchmark.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "benchmarks/one_thread.h"
 #include "ddprun/kernels/product/product.h"
 #include "ddprun/model/fused_ops.h"
 
@@ -117,9 +116,6 @@ void register_all() {
 }  // namespace ddprun
 
 int main(int argc, char** argv) {
-  at::set_num_threads(1);
   ddprun::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
+  return ddprun::run_on_one_thread(argc, argv);
 }
