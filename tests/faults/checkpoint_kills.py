@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from fault_driver import MARK, REPO, end_all, marked, send
+from fault_driver import MARK, REPO, end_all, marked, ranks_of, send
 
 STEPS = 40
 EXPERIMENT = """
@@ -68,14 +68,11 @@ class Launch:
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={**os.environ, MARK: self.mark}, start_new_session=True)
 
-    def ranks(self):
-        return sorted(pid for pid, parent in marked(self.mark).items() if parent == self.process.pid)
-
     def kill(self, target, drawn):
         """Returns whether something was hit."""
         if self.process.poll() is not None:
             return False
-        ranks = self.ranks()
+        ranks = ranks_of(self.process.pid, self.mark)
         if target == "all":
             for pid in [self.process.pid, *ranks]:
                 send(pid, signal.SIGKILL)

@@ -84,6 +84,11 @@ def marked(mark):
     return found
 
 
+def ranks_of(parent, mark):
+    """The ranks that a parent has at this moment."""
+    return sorted(pid for pid, its_parent in marked(mark).items() if its_parent == parent)
+
+
 def send(pid, number):
     try:
         os.kill(pid, number)
@@ -176,8 +181,8 @@ class Launch:
         rank = int(target.split()[1])
         if self.joined:
             return self.processes[rank].pid
-        children = sorted(pid for pid, parent in marked(self.mark).items() if parent == self.processes[0].pid)
-        return children[rank] if len(children) == RANKS else None
+        ranks = ranks_of(self.processes[0].pid, self.mark)
+        return ranks[rank] if len(ranks) == RANKS else None
 
     def wait(self, seconds):
         """The exit statuses; None for a process that did not end in time."""

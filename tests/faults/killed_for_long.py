@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fault_driver import REPO
+from fault_driver import MARK, REPO, ranks_of
 
 EXPERIMENT = """
 name: long
@@ -51,19 +51,6 @@ def row_of(folder, name):
     return json.loads((folder / "results" / name / "long" / "latest" / "result.json").read_text())["rows"][0]
 
 
-def ranks_of(parent):
-    """The ranks that `parent` has at this moment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split() if entry.name.isdigit() else []
-            if fields and int(fields[1]) == parent and b"rank" in (entry / "comm").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
 def step_seconds(args, folder):
     steps = 20 if args.sleep_ms else 300
     subprocess.run(command(args, folder, "first", steps, 1000), check=True, stdout=subprocess.DEVNULL, env=sleepy(args))
@@ -75,15 +62,15 @@ def run_killed(args, folder, steps, save_every):
     draw = random.Random(args.seed)
     kills = 0
     begun = [*command(args, folder, "killed", steps, save_every), "--max-restarts", "100000"]
-    run = subprocess.Popen(begun, stdout=subprocess.DEVNULL, env=sleepy(args))
+    run = subprocess.Popen(begun, stdout=subprocess.DEVNULL, env=sleepy(args) | {MARK: str(folder)})
     while True:
         try:
             run.wait(args.every)
             break
         except subprocess.TimeoutExpired:
-            ranks = ranks_of(run.pid)
+            ranks = ranks_of(run.pid, str(folder))
             if ranks:
-                os.kill(draw.choice(sorted(ranks)), signal.SIGKILL)
+                os.kill(draw.choice(ranks), signal.SIGKILL)
                 kills += 1
     if run.returncode != 0:
         sys.exit(f"killed_for_long: the run ended with status {run.returncode}")
