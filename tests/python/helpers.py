@@ -2,7 +2,15 @@
 import importlib
 import os
 import sys
+import tempfile
 from pathlib import Path
+
+
+def own_folder(test):
+    """A folder that goes with the test, or with the class of tests."""
+    temporary = tempfile.TemporaryDirectory()
+    (test.addClassCleanup if isinstance(test, type) else test.addCleanup)(temporary.cleanup)
+    return Path(temporary.name)
 
 
 def imported(name, venv):

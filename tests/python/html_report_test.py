@@ -11,11 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+
+from helpers import own_folder
 
 PROGRAM = str(Path(sys.argv[1]).resolve())
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -161,9 +162,9 @@ class Page(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = Path(cls.temporary.name)
+        cls.folder = own_folder(cls)
         cls.browser = Browser(cls.folder / "profile")
+        cls.addClassCleanup(cls.browser.close)
         cls.opened = 0
         for name, text in (("page", TRAINING), ("calls", COLLECTIVES), ("memory", MEMORY)):
             (cls.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -173,11 +174,6 @@ class Page(unittest.TestCase):
         cls.page = (cls.folder / "page.html").read_text(encoding="utf-8")
         cls.both = (cls.folder / "both.html").read_text(encoding="utf-8")
         cls.result = data_of(cls.page)[0]["result"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        cls.temporary.cleanup()
 
     def open(self, page, fragment="", width=1280, height=9000):
         """Until its pictures are there."""

@@ -8,10 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from helpers import own_folder
 
 PROGRAM, PACKAGE, BENCH, SITE = sys.argv[1:5]
 PYTHON = Path(BENCH) / "bin/python" if (Path(BENCH) / "bin/python").exists() else Path(sys.executable)
@@ -74,16 +75,11 @@ def lines_of(file):
 class Live(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = Path(cls.temporary.name)
+        cls.folder = own_folder(cls)
         done = run(cls.folder, EXPERIMENT + ALL + SWEEP)
         assert done.returncode == 0, done.stderr
         cls.result = cls.folder / "results/live/latest"
         cls.rows = json.loads((cls.result / "result.json").read_text(encoding="utf-8"))["rows"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     def read_by(self, program, *arguments):
         done = subprocess.run([PYTHON, "-c", program, *arguments], env=dict(os.environ, PYTHONPATH=SITE), capture_output=True, text=True,
@@ -160,25 +156,24 @@ class Live(unittest.TestCase):
         self.assertEqual(values["ddprun_loss"], self.samples_of(4)["loss"][-1])
 
     def test_it_is_there_while_the_run_trains_and_may_fail(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "metrics").mkdir()
-            text = EXPERIMENT.replace("steps: 3", "steps: 1000000") + "strategy: flat\n" + ALL.replace("ddprun.prom", "metrics/a.prom")
-            (folder / "live.yaml").write_text(text, encoding="utf-8")
-            with subprocess.Popen([PROGRAM, "live.yaml"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-                self.wait_for(lambda: list(folder.glob("results/live/2*/live/01/steps.jsonl")))
-                (file,) = folder.glob("results/live/2*/live/01/steps.jsonl")
-                self.wait_for(lambda: file.stat().st_size > 0 and (folder / "metrics/a.prom").exists())
-                self.assertIsNone(process.poll())
-                shutil.rmtree(folder / "metrics")
-                time.sleep(2.5)  # the file is written once a second
-                before = file.stat().st_size
-                self.wait_for(lambda: file.stat().st_size > before)
-                process.terminate()
-                said = process.communicate()[1]
-            self.assertEqual(said.count("output.prometheus is off"), 1, said)
-            for line in file.read_text(encoding="utf-8").splitlines():
-                json.loads(line)
+        folder = own_folder(self)
+        (folder / "metrics").mkdir()
+        text = EXPERIMENT.replace("steps: 3", "steps: 1000000") + "strategy: flat\n" + ALL.replace("ddprun.prom", "metrics/a.prom")
+        (folder / "live.yaml").write_text(text, encoding="utf-8")
+        with subprocess.Popen([PROGRAM, "live.yaml"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            self.wait_for(lambda: list(folder.glob("results/live/2*/live/01/steps.jsonl")))
+            (file,) = folder.glob("results/live/2*/live/01/steps.jsonl")
+            self.wait_for(lambda: file.stat().st_size > 0 and (folder / "metrics/a.prom").exists())
+            self.assertIsNone(process.poll())
+            shutil.rmtree(folder / "metrics")
+            time.sleep(2.5)  # the file is written once a second
+            before = file.stat().st_size
+            self.wait_for(lambda: file.stat().st_size > before)
+            process.terminate()
+            said = process.communicate()[1]
+        self.assertEqual(said.count("output.prometheus is off"), 1, said)
+        for line in file.read_text(encoding="utf-8").splitlines():
+            json.loads(line)
 
     def wait_for(self, condition):
         end = time.monotonic() + 60
@@ -187,43 +182,41 @@ class Live(unittest.TestCase):
             time.sleep(0.01)
 
     def test_a_run_whose_ranks_fail_says_so(self):
-        with tempfile.TemporaryDirectory() as name:
-            done = run(Path(name), EXPERIMENT + "strategy: flat\noutput: {jsonl: true}\n", "--set", "optimizer={name: sgd, lr: 1e30}")
-            self.assertEqual(done.returncode, 1)
-            (file,) = Path(name).glob("results/live/2*/live/01/steps.jsonl")
-            self.assertEqual(lines_of(file)[-1]["status"], "diverged")
+        folder = own_folder(self)
+        done = run(folder, EXPERIMENT + "strategy: flat\noutput: {jsonl: true}\n", "--set", "optimizer={name: sgd, lr: 1e30}")
+        self.assertEqual(done.returncode, 1)
+        (file,) = folder.glob("results/live/2*/live/01/steps.jsonl")
+        self.assertEqual(lines_of(file)[-1]["status"], "diverged")
 
     def test_prometheus_alone_leaves_the_result_as_it_is(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            done = run(folder, EXPERIMENT + "strategy: flat\noutput: {prometheus: a.prom}\n")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn('ddprun_step{row="live",run="01"} 4\n', (folder / "a.prom").read_text(encoding="utf-8"))
-            (result,) = folder.glob("results/live/2*")
-            self.assertFalse((result / "live").exists())
-            with_it = json.loads((result / "result.json").read_text(encoding="utf-8"))["rows"][0]
-            self.assertEqual(run(folder, EXPERIMENT + "strategy: flat\n", "--output", "plain").returncode, 0)
-            without = json.loads((folder / "plain/live/latest/result.json").read_text(encoding="utf-8"))["rows"][0]
-            self.assertEqual(with_it["fingerprint"], without["fingerprint"], "the same experiment")
+        folder = own_folder(self)
+        done = run(folder, EXPERIMENT + "strategy: flat\noutput: {prometheus: a.prom}\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('ddprun_step{row="live",run="01"} 4\n', (folder / "a.prom").read_text(encoding="utf-8"))
+        (result,) = folder.glob("results/live/2*")
+        self.assertFalse((result / "live").exists())
+        with_it = json.loads((result / "result.json").read_text(encoding="utf-8"))["rows"][0]
+        self.assertEqual(run(folder, EXPERIMENT + "strategy: flat\n", "--output", "plain").returncode, 0)
+        without = json.loads((folder / "plain/live/latest/result.json").read_text(encoding="utf-8"))["rows"][0]
+        self.assertEqual(with_it["fingerprint"], without["fingerprint"], "the same experiment")
 
     def test_bad_input(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            collectives = "experiment: collectives\nworld: {size: 2}\n"
-            for text, words in ((EXPERIMENT + "strategy: flat\noutput: {tensorboard: 3}\n", "'tensorboard' in output has the wrong type"),
-                                (EXPERIMENT + "strategy: flat\noutput: {prometheus: .}\n", "output.prometheus cannot be written"),
-                                (EXPERIMENT + "strategy: flat\noutput: {prometheus: no/a.prom}\n", "No such file or directory"),
-                                (collectives + "collectives: {collective: all_reduce}\noutput: {jsonl: true}\n", "output.jsonl")):
-                done = run(folder, text)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn(words, done.stderr)
-                self.assertIn("live.yaml:", done.stderr)
-            self.assertEqual([path.name for path in folder.iterdir()], ["live.yaml"])
+        folder = own_folder(self)
+        collectives = "experiment: collectives\nworld: {size: 2}\n"
+        for text, words in ((EXPERIMENT + "strategy: flat\noutput: {tensorboard: 3}\n", "'tensorboard' in output has the wrong type"),
+                            (EXPERIMENT + "strategy: flat\noutput: {prometheus: .}\n", "output.prometheus cannot be written"),
+                            (EXPERIMENT + "strategy: flat\noutput: {prometheus: no/a.prom}\n", "No such file or directory"),
+                            (collectives + "collectives: {collective: all_reduce}\noutput: {jsonl: true}\n", "output.jsonl")):
+            done = run(folder, text)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertIn("live.yaml:", done.stderr)
+        self.assertEqual([path.name for path in folder.iterdir()], ["live.yaml"])
 
     def test_trackers_get_each_run(self):
         for module, begin, log in (("wandb", "init", "log"), ("trackio", "init", "log"), ("mlflow", "start_run", "log_metrics")):
-            with self.subTest(module), tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
+            with self.subTest(module):
+                folder = own_folder(self)
                 functions = "init log finish" if module != "mlflow" else "set_experiment start_run log_params log_metrics"
                 (folder / f"{module}.py").write_text(STUB + "".join(f"{each} = _call('{each}')\n" for each in functions.split()))
                 done = self.copy(folder, module)
@@ -237,9 +230,9 @@ class Live(unittest.TestCase):
                 self.assertEqual([metrics["loss"] for metrics, _ in logged[:4]], self.samples_of(1)["loss"])
 
     def test_a_tracker_that_is_not_there_is_said(self):
-        with tempfile.TemporaryDirectory() as name:
-            (Path(name) / "wandb.py").write_text("raise ImportError('broken')")
-            done = self.copy(Path(name), "wandb")
+        folder = own_folder(self)
+        (folder / "wandb.py").write_text("raise ImportError('broken')")
+        done = self.copy(folder, "wandb")
         self.assertEqual(done.returncode, 1)
         self.assertIn("--to wandb needs the package wandb (pip install wandb): broken", done.stderr)
 

@@ -5,9 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from helpers import own_folder
 
 SCRIPT, DDPRUN = (Path(word).resolve() for word in sys.argv[1:3])
 TOOLS = ("bash", "cat", "date", "dirname", "env", "grep", "mkdir", "shuf", "tail", "tr")
@@ -32,9 +33,7 @@ EXPERIMENT = {
 
 class Nsys(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        self.folder = own_folder(self)
         self.bin = self.folder / "bin"
         (self.folder / "scripts").mkdir()
         self.bin.mkdir()

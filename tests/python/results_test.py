@@ -2,9 +2,10 @@
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from helpers import own_folder
 
 FOLDER, PROGRAM = sys.argv[1:3]
 sys.path.insert(0, FOLDER)
@@ -35,16 +36,12 @@ EXPECTED = {
 class Results(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.results = Path(cls.folder.name) / "results"
+        cls.folder = own_folder(cls)
+        cls.results = cls.folder / "results"
         for kind, text in EXPERIMENTS.items():
-            file = Path(cls.folder.name) / f"{kind}.yaml"
+            file = cls.folder / f"{kind}.yaml"
             file.write_text(text, encoding="utf-8")
             subprocess.run([PROGRAM, file, "--output", cls.results, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def test_rows_and_samples_of_every_kind(self):
         for kind, (figure, key, values, samples) in EXPECTED.items():
@@ -96,7 +93,7 @@ class Results(unittest.TestCase):
             ddprun.load(other)
 
     def test_a_row_that_did_not_run_says_why(self):
-        file = Path(self.folder.name) / "without_mpi.yaml"
+        file = self.folder / "without_mpi.yaml"
         file.write_text(EXPERIMENTS["collectives"].replace("collectives.bytes: [1000, 2000]", "world.backend: [mpi, gloo]"), encoding="utf-8")
         subprocess.run([PROGRAM, file, "--output", self.results, "--quiet"], check=False, capture_output=True)
         rows = ddprun.load(self.results / "without_mpi").rows

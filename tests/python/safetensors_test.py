@@ -4,9 +4,10 @@ Arguments: the command ddprun, the folder where set-up puts the library (without
 import json
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from helpers import own_folder
 
 PROGRAM, SITE = sys.argv[1:3]
 sys.path.insert(0, SITE)
@@ -29,12 +30,8 @@ NAMES = {"F32": "float32", "BF16": "bfloat16", "I64": "int64", "F16": "float16"}
 
 class Safetensors(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = Path(self.temporary.name)
+        self.folder = own_folder(self)
         (self.folder / "e.yaml").write_text(EXPERIMENT)
-
-    def tearDown(self):
-        self.temporary.cleanup()
 
     def run_row(self, *sets):
         words = [word for each in sets for word in ("--set", each)]

@@ -6,10 +6,11 @@ import math
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 from statistics import mean, median, variance
+
+from helpers import own_folder
 
 PROGRAM, SLOW, CLASS = sys.argv[1:]
 STEPS, WARMUP = 12, 2
@@ -135,19 +136,15 @@ class Findings(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
+        folder = own_folder(cls)
         cls.results = {}
         for name in cls.names:
             text = EXPERIMENTS[name]
-            file = Path(cls.folder.name) / f"{name}.yaml"
+            file = folder / f"{name}.yaml"
             file.write_text(BASE + text, encoding="utf-8")
-            subprocess.run([PROGRAM, file, "--output", cls.folder.name, "--plugin-path", SLOW, "--quiet"], check=True,
+            subprocess.run([PROGRAM, file, "--output", folder, "--plugin-path", SLOW, "--quiet"], check=True,
                            stdout=subprocess.DEVNULL)
-            cls.results[name] = Result(Path(cls.folder.name) / name / "latest")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+            cls.results[name] = Result(folder / name / "latest")
 
     def says(self, text, expected, slack=0.0):
         """`text` is `expected`, rounded."""

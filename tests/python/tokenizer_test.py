@@ -8,11 +8,10 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
-from helpers import byte_characters, imported
+from helpers import byte_characters, imported, own_folder
 
 PROGRAM, SITE = sys.argv[1], sys.argv[3]
 sys.path.insert(0, SITE)
@@ -62,15 +61,10 @@ def ddprun(*words):
 class Tokenizer(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = Path(cls.temporary.name)
+        cls.folder = own_folder(cls)
         cls.text = mixed(int(os.environ.get("MEGABYTES", "2")) * 1_000_000, 1)
         cls.write("text", cls.text)
         cls.write("some", mixed(400_000, 2))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     @classmethod
     def write(cls, name, text):

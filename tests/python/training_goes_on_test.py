@@ -3,11 +3,10 @@ virtual environment, the folder of the safetensors library. Exit status 77: skip
 import json
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
-from helpers import torch_or_skip
+from helpers import own_folder, torch_or_skip
 
 PROGRAM, SITE = sys.argv[1], sys.argv[3]
 torch = torch_or_skip(sys.argv[2])
@@ -58,9 +57,7 @@ def train(model, optimizer, steps):
 
 class TrainingGoesOn(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        self.folder = own_folder(self)
         (self.folder / "e.yaml").write_text(EXPERIMENT)
         (self.folder / "text.txt").write_bytes(TEXT)
         torch.manual_seed(3)
