@@ -51,4 +51,16 @@ inline Row known_row(const std::string& label) {
   return row;
 }
 
+inline void set_all(Row& row, const Quantity& quantity, double value) {
+  for (RankResult& rank : row.ranks) {
+    for (Sample& sample : rank.samples) sample[quantity] = value;
+  }
+}
+
+inline void scale_steps(Row& row, double factor) {
+  for (RankResult& rank : row.ranks) {
+    for (Sample& sample : rank.samples) sample[training().step_ms] *= factor;
+  }
+}
+
 }  // namespace ddprun::test

@@ -11,12 +11,6 @@
 
 namespace ddprun::test {
 
-inline void set_all(Row& row, const Quantity& quantity, double value) {
-  for (RankResult& rank : row.ranks) {
-    for (Sample& sample : rank.samples) sample[quantity] = value;
-  }
-}
-
 /// The runs of a row: each with steps of one length.
 inline std::vector<Row> runs_of(const std::string& label, const std::vector<double>& steps_ms) {
   std::vector<Row> rows;
@@ -36,6 +30,16 @@ inline std::vector<std::string> sentences(const std::vector<Row>& rows) {
   std::vector<std::string> texts;
   for (const Finding& finding : findings_of(TableLines(rows))) texts.push_back(finding.text);
   return texts;
+}
+
+inline std::vector<std::string> line_texts(const std::vector<Row>& rows) {
+  std::vector<std::string> texts;
+  for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
+  return texts;
+}
+
+inline std::string markdown_of(const std::vector<Row>& rows) {
+  return report_table(TableLines(rows)).markdown();
 }
 
 }  // namespace ddprun::test

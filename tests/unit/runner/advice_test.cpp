@@ -82,9 +82,7 @@ TEST(Advice, WhereNoRowRanTheLeastIsNamed) {
 TEST(Advice, StandsBelowTheTable) {
   const std::vector<Row> rows = {without_memory("strategy=a", 5'000'000'000),
                                  runs_of("strategy=b", {200}).front()};
-  std::vector<std::string> texts;
-  for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
-  EXPECT_THAT(texts, Contains(HasSubstr("a is out of memory")));
+  EXPECT_THAT(line_texts(rows), Contains(HasSubstr("a is out of memory")));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "runner/report/csv_files.h"
-#include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/table_lines.h"
 #include "support/matchers.h"
@@ -257,9 +256,8 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
   EXPECT_THAT(figures(strong, training().strong_efficiency),
               ElementsAre(1.0, testing::Optional(testing::DoubleNear(100 / 120.0, 1e-12)),
                           testing::Optional(testing::DoubleNear(100 / 160.0, 1e-12))));
-  EXPECT_THAT(
-      report_table(TableLines(strong)).markdown(),
-      AllOf(HasSubstr("| strong eff. |"), HasSubstr("| 62.5 % |"), Not(HasSubstr("weak eff."))));
+  EXPECT_THAT(markdown_of(strong), AllOf(HasSubstr("| strong eff. |"), HasSubstr("| 62.5 % |"),
+                                         Not(HasSubstr("weak eff."))));
   EXPECT_THAT(sentences(strong), Contains("strong scaling: 4 ranks (world.size=4) have 62 % of the "
                                           "efficiency of one (one run, not tested)"));
 
@@ -267,7 +265,7 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
       table_of({on_ranks(1, 128, {100, 101, 102}), on_ranks(4, 512, {125, 126, 127})});
   EXPECT_THAT(figures(weak, training().weak_efficiency),
               ElementsAre(1.0, testing::Optional(testing::DoubleNear(101 / 126.0, 1e-12))));
-  EXPECT_THAT(report_table(TableLines(weak)).markdown(), Not(HasSubstr("strong eff.")));
+  EXPECT_THAT(markdown_of(weak), Not(HasSubstr("strong eff.")));
   EXPECT_THAT(sentences(weak), Contains("weak scaling: 4 ranks (world.size=4) have 80 % "
                                         "of the efficiency of one (p < 0.001; "
                                         "95 %: 79.8 to 80.5 %)"));
@@ -275,23 +273,21 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
 
 TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
   const auto same = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {90})});
-  EXPECT_THAT(report_table(TableLines(same)).markdown(), Not(HasSubstr("eff.")));
+  EXPECT_THAT(markdown_of(same), Not(HasSubstr("eff.")));
   auto rows = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   for (RankResult& rank : rows[0].ranks) rank.threads = 2;
-  EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("eff.")));
+  EXPECT_THAT(markdown_of(rows), Not(HasSubstr("eff.")));
   EXPECT_THAT(sentences(rows), Contains(HasSubstr("no strong efficiency: ")));
   auto other = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   other[1].config["train"]["steps"] = 4;
-  EXPECT_THAT(report_table(TableLines(other)).markdown(), Not(HasSubstr("eff.")))
-      << "another experiment";
+  EXPECT_THAT(markdown_of(other), Not(HasSubstr("eff."))) << "another experiment";
 }
 
 TEST(Repeats, ALineIsTheMeanOfItsRuns) {
   const auto rows = table_of(
       {runs_of("strategy=naive", {100, 110, 120}), runs_of("strategy=flat", {50, 55, 60})});
-  const std::string table = report_table(TableLines(rows)).markdown();
-  EXPECT_THAT(table, AllOf(HasSubstr("| naive | 110.0 ± 10.0 |"), HasSubstr("| flat |"),
-                           HasSubstr("| 2.00x |"), HasSubstr("✓ proved")));
+  EXPECT_THAT(markdown_of(rows), AllOf(HasSubstr("| naive | 110.0 ± 10.0 |"), HasSubstr("| flat |"),
+                                       HasSubstr("| 2.00x |"), HasSubstr("✓ proved")));
   EXPECT_THAT(figures(rows, training().time_difference), ElementsAre(0.0, -0.5));
   EXPECT_EQ(table_json(TableLines(rows)).size(), 2u);
   EXPECT_EQ(table_json(TableLines(rows))[1]["figures"]["step_ms"], 55);
@@ -311,11 +307,9 @@ TEST(Repeats, ARunThatFailedIsMissedInItsLine) {
   rows[4].ranks.clear();
   rows[4].status = RowStatus::failed;
   rows[4].reason = "it broke";
-  EXPECT_THAT(report_table(TableLines(rows)).markdown(),
+  EXPECT_THAT(markdown_of(rows),
               AllOf(HasSubstr("| flat | 55.0 ± "), HasSubstr("✓ proved, 2 of 3 runs")));
-  std::vector<std::string> texts;
-  for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
-  EXPECT_THAT(texts, Contains("failed: flat, run 2 of 3: it broke"));
+  EXPECT_THAT(line_texts(rows), Contains("failed: flat, run 2 of 3: it broke"));
   EXPECT_THAT(sentences(rows).front(), HasSubstr("(2 runs, not tested)"));
 }
 

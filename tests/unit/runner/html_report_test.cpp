@@ -120,9 +120,7 @@ TEST(HtmlReport, NamesTheTitlesOfEachResultAndAllowsNoNetwork) {
 
 TEST(HtmlReport, SaysWhichSentencesAreWhatRowsSayTogether) {
   Row slow = known_row("strategy=slow");
-  for (RankResult& rank : slow.ranks) {
-    for (Sample& sample : rank.samples) sample[training().step_ms] *= 2;
-  }
+  scale_steps(slow, 2);
   Row fast = known_row("strategy=fast");
   slow.baseline = fast.baseline = slow.fingerprint;
   const std::vector<Row> rows = {slow, fast};

@@ -22,9 +22,7 @@ class PivotTest : public testing::Test {
         points_.push_back({{"model.context", context}, {"strategy", strategy}});
       }
     }
-    for (RankResult& rank : rows_[2].ranks) {
-      for (Sample& sample : rank.samples) sample[training().step_ms] *= 10;
-    }
+    scale_steps(rows_[2], 10);
     rows_.back().ranks.clear();
     rows_.back().status = RowStatus::out_of_memory;
     table_.emplace(rows_);

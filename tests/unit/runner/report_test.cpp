@@ -7,22 +7,15 @@
 
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/csv_files.h"
-#include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "runner/report/row_names.h"
 #include "support/matchers.h"
-#include "support/report_rows.h"
+#include "support/sentences.h"
 #include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {
-
-std::vector<std::string> line_texts(const std::vector<Row>& rows) {
-  std::vector<std::string> texts;
-  for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
-  return texts;
-}
 
 /// The cells of a line of Markdown.
 std::vector<std::string> cells_of(const std::string& line) {
@@ -33,6 +26,16 @@ std::vector<std::string> cells_of(const std::string& line) {
     if (begin == std::string::npos) continue;  // outside of the first and last bar
     cells.push_back(cell.substr(begin, cell.find_last_not_of(' ') + 1 - begin));
   }
+  return cells;
+}
+
+/// Those of a column of the table.
+std::vector<std::string> cells_below(const std::string& title, const std::vector<Row>& rows) {
+  const std::vector<std::string> lines = lines_of(markdown_of(rows));
+  const std::vector<std::string> titles = cells_of(lines[0]);
+  const auto column = std::find(titles.begin(), titles.end(), title) - titles.begin();
+  std::vector<std::string> cells;
+  for (std::size_t i = 2; i < lines.size(); ++i) cells.push_back(cells_of(lines[i]).at(column));
   return cells;
 }
 
@@ -99,15 +102,10 @@ TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
 
 TEST(ReportTable, SmallFiguresBesideLargeOnesKeepTheirDigits) {
   std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
-  const auto set = [&rows](std::size_t row, double step_ms) {
-    for (RankResult& rank : rows[row].ranks) {
-      for (Sample& sample : rank.samples) sample[training().step_ms] = step_ms;
-    }
-  };
-  set(0, 0.25);
-  set(1, 12345);
+  set_all(rows[0], training().step_ms, 0.25);
+  set_all(rows[1], training().step_ms, 12345);
   EXPECT_THAT(report_table(TableLines(rows)).render(0, false), HasSubstr("0.25 ±"));
-  set(0, 25);
+  set_all(rows[0], training().step_ms, 25);
   EXPECT_THAT(report_table(TableLines(rows)).render(0, false), HasSubstr("12345 ±"));
 }
 
@@ -118,8 +116,7 @@ TEST(ReportTable, AFailedRowSaysWhy) {
   rows[1].reason = "rank 1 failed: it broke\n  hint: mend it";
   const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).render(0, false));
   EXPECT_EQ(lines[2], "b         failed: rank 1 failed: it broke");
-  EXPECT_THAT(report_table(TableLines(rows)).markdown(),
-              HasSubstr("| b | failed: rank 1 failed: it broke |"));
+  EXPECT_THAT(markdown_of(rows), HasSubstr("| b | failed: rank 1 failed: it broke |"));
 }
 
 TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
@@ -166,9 +163,7 @@ TEST(ReportTable, AProofThatFailedBeforeTheFirstStepCounts) {
 /// A row whose steps take `factor` times as long as those of known_row().
 Row slower_row(const std::string& label, double factor, const Row& base) {
   Row row = known_row(label);
-  for (RankResult& rank : row.ranks) {
-    for (Sample& sample : rank.samples) sample[training().step_ms] *= factor;
-  }
+  scale_steps(row, factor);
   row.baseline = base.fingerprint;
   row.baseline_words = "precision=fp32 of the same model.preset";
   return row;
@@ -181,19 +176,12 @@ TEST(ReportTable, ASpeedUpCountsFromItsOwnBase) {
                            slower_row("model.preset=tiny, precision=bf16", 0.8, tiny),
                            slower_row(small.label, 4, small),
                            slower_row("model.preset=small, precision=bf16", 2, small)};
-  const auto speed_ups = [](const std::vector<Row>& of) {
-    const std::vector<std::string> lines = lines_of(report_table(TableLines(of)).markdown());
-    const std::vector<std::string> titles = cells_of(lines[0]);
-    const auto column = std::find(titles.begin(), titles.end(), "speed-up") - titles.begin();
-    std::vector<std::string> cells;
-    for (std::size_t i = 2; i < lines.size(); ++i) cells.push_back(cells_of(lines[i]).at(column));
-    return cells;
-  };
-  EXPECT_THAT(speed_ups(rows), ElementsAre("1.00x", "1.25x", "1.00x", "2.00x"));
+  EXPECT_THAT(cells_below("speed-up", rows), ElementsAre("1.00x", "1.25x", "1.00x", "2.00x"));
   EXPECT_THAT(line_texts(rows), Contains("speed-up counts from precision=fp32 of the same "
                                          "model.preset"));
   rows.erase(rows.begin());
-  EXPECT_THAT(speed_ups(rows), ElementsAre("–", "1.00x", "2.00x")) << "its base is not there";
+  EXPECT_THAT(cells_below("speed-up", rows), ElementsAre("–", "1.00x", "2.00x"))
+      << "its base is not there";
 
   rows[0].name = rows[0].baseline_words = "other";
   rows[0].baseline = rows[0].fingerprint;
@@ -203,7 +191,7 @@ TEST(ReportTable, ASpeedUpCountsFromItsOwnBase) {
 
 TEST(ReportTable, WithoutABaseThereIsNoSpeedUp) {
   const std::vector<Row> rows = {known_row("a"), known_row("b")};
-  EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")));
+  EXPECT_THAT(markdown_of(rows), Not(HasSubstr("speed-up")));
   EXPECT_THAT(line_texts(rows), Each(Not(HasSubstr("speed-up"))));
 }
 
@@ -218,20 +206,11 @@ TEST(RowNames, FilesOfOneNameAreToldApart) {
 
 TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
   std::vector<Row> rows = {known_row("a"), known_row("b"), known_row("c")};
-  for (RankResult& rank : rows[0].ranks) {
-    for (Sample& sample : rank.samples) sample[training().collectives] = 0;
-  }
-  for (RankResult& rank : rows[1].ranks) {
-    for (Sample& sample : rank.samples) sample[training().backward_ms] = 3.3;
-  }
+  set_all(rows[0], training().collectives, 0);
+  set_all(rows[1], training().backward_ms, 3.3);
   for (Row& row : rows) row.config = {{"strategy", row.label}, {"precision", "fp32"}};
   rows[2].config["precision"] = "bf16";
-  const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).markdown());
-  const std::vector<std::string> titles = cells_of(lines[0]);
-  const auto column = std::find(titles.begin(), titles.end(), "contention") - titles.begin();
-  std::vector<std::string> cells;
-  for (const std::size_t line : {2, 3, 4}) cells.push_back(cells_of(lines[line])[column]);
-  EXPECT_THAT(cells, ElementsAre("–", "+3.3", "–"));
+  EXPECT_THAT(cells_below("contention", rows), ElementsAre("–", "+3.3", "–"));
 }
 
 /// 128 tokens in 22 ms on two ranks, and so much work that each does 100 TFLOP/s.
@@ -251,7 +230,7 @@ TEST(Utilization, IsTheShareOfTheDevicesPeakOfOneRank) {
   EXPECT_NEAR(statistics.figure(training().tflops).value.value(), 100, 1e-9);
   EXPECT_NEAR(statistics.figure(training().mfu).value.value(), 100.0 / 312, 1e-12);
   EXPECT_NEAR(row_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
-  EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 100 | 32.1 % |"));
+  EXPECT_THAT(markdown_of({row}), HasSubstr("| 100 | 32.1 % |"));
   EXPECT_THAT(line_texts({row}), Each(Not(HasSubstr("MFU"))));
 }
 
@@ -261,7 +240,7 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   EXPECT_THAT(
       line_texts({unknown, unknown}),
       ElementsAre(HasSubstr("proved"), "no MFU: the peak of \"NVIDIA Unheard Of\" is not known"));
-  EXPECT_THAT(report_table(TableLines({unknown})).markdown(), HasSubstr("| 100 | – |"));
+  EXPECT_THAT(markdown_of({unknown}), HasSubstr("| 100 | – |"));
 
   Row mixed = row_on("NVIDIA H200", "tf32");
   mixed.ranks[1].device_name = "NVIDIA B200";
@@ -324,7 +303,7 @@ TEST(Report, EmulatedRowsShowNoTimes) {
   emulated.emulated = true;
   std::vector<Row> rows = {emulated, known_row("world.size=1")};
   for (Row& row : rows) row.baseline = rows[1].fingerprint;
-  const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).markdown());
+  const std::vector<std::string> lines = lines_of(markdown_of(rows));
   const auto titles = cells_of(lines[0]);
   const auto shared = cells_of(lines[2]);
   const auto own = cells_of(lines[3]);
@@ -341,8 +320,7 @@ TEST(Report, EmulatedRowsShowNoTimes) {
     }
   }
   for (Row& row : rows) row.baseline = rows[0].fingerprint;
-  EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")))
-      << "it has no time";
+  EXPECT_THAT(markdown_of(rows), Not(HasSubstr("speed-up"))) << "it has no time";
   EXPECT_THAT(line_texts(rows), Contains(AllOf(HasSubstr("emulated: world.size=2: "),
                                                HasSubstr("times"), HasSubstr("withheld"))));
   EXPECT_THAT(line_texts({known_row("a=1")}), Not(Contains(HasSubstr("emulated"))));

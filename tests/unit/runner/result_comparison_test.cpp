@@ -16,9 +16,7 @@ std::vector<Row> runs(const std::string& label, const std::vector<double>& times
   std::vector<Row> out;
   for (const double each : times) {
     Row row = test::known_row(label);
-    for (RankResult& rank : row.ranks) {
-      for (Sample& sample : rank.samples) sample[training().step_ms] *= each;
-    }
+    test::scale_steps(row, each);
     row.repetition = std::ssize(out) + 1;
     out.push_back(std::move(row));
   }
