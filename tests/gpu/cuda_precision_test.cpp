@@ -129,9 +129,7 @@ TEST_F(CudaPrecision, RunsProveThemselves) {
   if (refusal("fp8").empty()) precisions += ", fp8, {name: fp8, scaling: delayed}";
   TemporaryFolder folder("gpu.yaml",
                          tiny_experiment("sweep: {precision: [" + precisions + "]}\n", 10));
-  must_run(folder,
-           {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
-            "--set", "world.size=" + std::to_string(probe_.count)});
+  must_run(folder, run_on_each(probe_.count));
   const json result = result_of(folder, "gpu");
   const auto last_loss = [](const json& row) {
     return row["ranks"][0]["samples"]["loss"].back().get<double>();
@@ -148,9 +146,8 @@ TEST_F(CudaPrecision, RunsProveThemselves) {
 TEST_F(CudaPrecision, Fp16SkipsStepsThatOverflow) {
   TemporaryFolder folder("gpu.yaml", tiny_experiment({}, 10));
   must_run(folder,
-           {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
-            "--set", "world.size=" + std::to_string(probe_.count), "--set",
-            "precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"});
+           with_sets(run_on_each(probe_.count),
+                     {"precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"}));
   const json row = result_of(folder, "gpu")["rows"][0];
   EXPECT_EQ(row["proof"]["status"], "passed");
   const json& skipped = row["ranks"][0]["samples"]["skipped"];

@@ -22,9 +22,8 @@ class CudaGraph : public GpuTest {
                     const std::vector<std::string>& settings = {}) {
     folder_.write("graph.yaml", tiny_experiment(more));
     auto words = gpu_command(command, "graph.yaml", gpu_world(probe_.count));
-    words.insert(words.end(), {"--set", "train.warmup_steps=3"});
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    return run_ddprun(folder_, words);
+    words = with_sets(std::move(words), {"train.warmup_steps=3"});
+    return run_ddprun(folder_, with_sets(std::move(words), settings));
   }
 
   TemporaryFolder folder_;

@@ -203,10 +203,8 @@ TEST_F(Nccl, AnEmulatedRunProvesItselfAndShowsNoTimes) {
 TEST_F(Nccl, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   TemporaryFolder folder("shared.yaml",
                          tiny_experiment("sweep: {model.d_model: [32, 1048576, 64]}\n"));
-  std::vector<std::string> words = shared("run");
-  words.insert(words.end(), {"--set", "model.vocab_size=16"});  // made before the large matrices
-  const CommandResult run = run_ddprun(folder, words);
-  EXPECT_EQ(run.status, 1) << run.err;
+  // The vocabulary: it is made before the large matrices.
+  must_end(1, folder, with_sets(shared("run"), {"model.vocab_size=16"}));
   const json rows = result_of(folder, "shared")["rows"];
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];

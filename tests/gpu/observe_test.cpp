@@ -25,14 +25,8 @@ class Observed : public GpuTest {
 
   /// A run of tiny_experiment() on all GPUs, by the kernels that there are.
   void run(const std::vector<std::string>& settings, std::vector<std::string> environment = {}) {
-    std::vector<std::string> arguments = {"run",   "gpu.yaml",
-                                          "--set", "world.device=cuda",
-                                          "--set", "model.kernels=reference",
-                                          "--set", "world.size=" + std::to_string(probe_.count)};
-    for (const std::string& setting : settings) {
-      arguments.insert(arguments.end(), {"--set", setting});
-    }
-    DdprunProcess process(folder_, arguments, std::move(environment));
+    DdprunProcess process(folder_, with_sets(run_on_each(probe_.count), settings),
+                          std::move(environment));
     ASSERT_EQ(process.wait(120), 0) << process.err();
   }
 

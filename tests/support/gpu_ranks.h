@@ -9,6 +9,7 @@
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/rank/emulated_ranks.h"
+#include "support/ddprun_command.h"
 
 namespace ddprun::test {
 
@@ -34,26 +35,19 @@ inline WorldConfig gpu_world(int gpus, int ranks = 0) {
   return world;
 }
 
-/// Command-line words that set a gpu_world() in an experiment, with the kernels that GPUs have.
-inline std::vector<std::string> set_gpu_world(const WorldConfig& world) {
-  return {"--set",
-          "world.device=cuda",
-          "--set",
-          "model.kernels=reference",
-          "--set",
-          "world.size=" + std::to_string(world.size),
-          "--set",
-          std::string("world.emulate_ranks_on_one_gpu=") +
-              (world.emulate_ranks_on_one_gpu ? "true" : "false")};
-}
-
-/// `ddprun COMMAND FILE` in a gpu_world().
+/// `ddprun COMMAND FILE` in a gpu_world(), with the kernels that GPUs have.
 inline std::vector<std::string> gpu_command(const std::string& command, const std::string& file,
                                             const WorldConfig& world) {
-  std::vector<std::string> words = {command, file};
-  const auto set = set_gpu_world(world);
-  words.insert(words.end(), set.begin(), set.end());
-  return words;
+  const char* const emulate = world.emulate_ranks_on_one_gpu ? "true" : "false";
+  return with_sets({command, file}, {"world.device=cuda", "model.kernels=reference",
+                                     "world.size=" + std::to_string(world.size),
+                                     std::string("world.emulate_ranks_on_one_gpu=") + emulate});
+}
+
+/// `ddprun run gpu.yaml` with a rank on each of so many GPUs, by the kernels that there are.
+inline std::vector<std::string> run_on_each(int gpus) {
+  return with_sets({"run", "gpu.yaml"}, {"world.device=cuda", "model.kernels=reference",
+                                         "world.size=" + std::to_string(gpus)});
 }
 
 }  // namespace ddprun::test
