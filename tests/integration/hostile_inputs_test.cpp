@@ -56,8 +56,7 @@ TEST(HostileInputs, WantOfMemoryIsSaid) {
 
 TEST(HostileInputs, WantOfStackIsSaid) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
-  const CommandResult run = run_after(folder, "ulimit -s 64", {"validate", "a.yaml"});
-  EXPECT_EQ(run.status, 1);
+  const CommandResult run = must_end(1, folder, {"validate", "a.yaml"}, after("ulimit -s 64"));
   EXPECT_THAT(run.err, AllOf(HasSubstr("error: ddprun cannot start: the stack"),
                              HasSubstr("512 KiB"), HasSubstr("ulimit -s")));
 }
