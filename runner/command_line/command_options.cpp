@@ -29,7 +29,9 @@ const CLI::Validator kNoNan(
 template <class T>
 CLI::Option* add(CLI::App& command, const std::string& name, T& value, const std::string& type,
                  const std::string& help) {
-  return command.add_option(name, value, help)->type_name(type);
+  CLI::Option* option = command.add_option(name, value, help)->type_name(type);
+  constexpr bool kReal = std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>;
+  return kReal ? option->check(kNoNan) : option;
 }
 
 void add_common_options(CLI::App& command, Request& request) {
@@ -113,8 +115,7 @@ void add_tuning(CLI::App& command, Request& request) {
       "strategy and its buckets)");
   add(command, "--minutes", request.minutes, "N", "After which no run begins")
       ->capture_default_str()
-      ->check(CLI::Range(0.01, 1e5).description(""))
-      ->check(kNoNan);
+      ->check(CLI::Range(0.01, 1e5).description(""));
   command.add_flag("--quiet", request.quiet, "Without progress");
   add_experiment_options(command, request);
   add_format_options(command, request);
@@ -163,13 +164,11 @@ void add_sampling(CLI::App& command, Request& request) {
   add(command, "--temperature", sampling.temperature, "X",
       "Logits are divided by it before a token is drawn; 0: the likeliest token")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6).description(""))
-      ->check(kNoNan);
+      ->check(CLI::Range(0.0, 1e6).description(""));
   add(command, "--top-p", sampling.top_p, "X",
       "Draw among the fewest tokens that have this probability together")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0).description(""))
-      ->check(kNoNan);
+      ->check(CLI::Range(0.0, 1.0).description(""));
   add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str();
 }
 
@@ -258,17 +257,11 @@ void declare_commands(CLI::App& app, Request& request) {
       "verify", "Compare a data-parallel run with one process on the same global batch");
   add_files(*verify, request);
   add_experiment_options(*verify, request);
-  verify
-      ->add_option(
-          "--bound", request.bound,
-          "Largest difference that passes, relative to a parameter's largest gradient and to "
-          "the loss")
-      ->capture_default_str()
-      ->check(kNoNan);
-  verify
-      ->add_option("--parameter-bound", request.parameter_bound,
-                   "Largest absolute difference of a parameter after a step of SGD")
-      ->check(kNoNan);
+  add(*verify, "--bound", request.bound, "X",
+      "Largest difference that passes, relative to a parameter's largest gradient and to the loss")
+      ->capture_default_str();
+  add(*verify, "--parameter-bound", request.parameter_bound, "X",
+      "Largest absolute difference of a parameter after a step of SGD");
 
   CLI::App* diff = app.add_subcommand(
       "diff", "Name the step, phase and tensor in which experiments part from the first one");
@@ -280,8 +273,7 @@ void declare_commands(CLI::App& app, Request& request) {
   add(*diff, "--ulp", request.ulp, "N",
       "What passes as rounding in forward and backward, in ulp of a tensor's largest "
       "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->check(kNoNan);
+      ->check(CLI::NonNegativeNumber.description(""));
 
   CLI::App* tune = app.add_subcommand(
       "tune", "Find the fastest setting of an experiment that trains, by real runs");
