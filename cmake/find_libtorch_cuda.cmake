@@ -18,8 +18,8 @@ file(GLOB _wheels LIST_DIRECTORIES true ${LibTorch_DIR_USED}/../nvidia/* ${CMAKE
 set(_library_folders ${_wheels})
 list(TRANSFORM _library_folders APPEND /lib)
 list(APPEND _library_folders ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_DIR}/../extras/CUPTI/lib64)
-set(_include_folders ${_wheels})
-list(TRANSFORM _include_folders APPEND /include)
+list(TRANSFORM _wheels APPEND /include OUTPUT_VARIABLE _include_folders)
+file(GLOB _include_folders LIST_DIRECTORIES true ${_include_folders})  # those that are there
 
 # Everything that libtorch_cuda is linked with: a missing one would show only when a run asks for CUDA.
 set(LibTorch_cuda_RPATH "")
@@ -67,7 +67,9 @@ if(NOT LibTorch_cuda_REASON)
     endforeach()
     add_library(LibTorch::cuda SHARED IMPORTED)
     set_target_properties(LibTorch::cuda PROPERTIES IMPORTED_LOCATION ${_file_libtorch_cuda})
-    target_include_directories(LibTorch::cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${_nccl_include})
+    # The NCCL that was found, before that of a toolkit. LibTorch's headers include those of cuBLAS, cuSPARSE and cuSOLVER, which a
+    # toolkit for nvcc alone lacks, and wheels bring.
+    target_include_directories(LibTorch::cuda SYSTEM INTERFACE ${_nccl_include} ${CUDAToolkit_INCLUDE_DIRS} ${_include_folders})
     target_compile_definitions(LibTorch::cuda INTERFACE USE_C10D_NCCL)
     target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu LibTorch::c10_cuda LibTorch::cudart LibTorch::nccl)
   endif()
