@@ -1,4 +1,5 @@
 // Captured work as a CUDA graph.
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
@@ -34,14 +35,26 @@ class CudaGraph final : public CapturedWork {
   }
 
  private:
-  /// Ends the stream's capture and gives the pool back, which an invalid capture leaves to us.
+  /// Ends the stream's capture, and both allocators' use of the pool if it was invalid.
   void abandon(const at::cuda::MempoolId_t& pool) {
     try {
       graph_.capture_end();
     } catch (const std::exception&) {
-      const auto device = device_.torch_device().index();
+      give_back(pool);
+    }
+  }
+
+  /// What PyTorch 2.11 leaves to us, the device's pool and that of page-locked memory. Newer ones
+  /// have done it, and then the first call throws.
+  void give_back(const at::cuda::MempoolId_t& pool) {
+    const auto device = device_.torch_device().index();
+    at::HostAllocator& host = *at::getHostAllocator(at::kCUDA);
+    try {
       c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool);
       c10::cuda::CUDACachingAllocator::releasePool(device, pool);
+      host.end_allocate_to_pool(pool);
+      host.release_pool(pool);
+    } catch (const c10::Error&) {
     }
   }
 
