@@ -119,7 +119,7 @@ have_torch_site() {
 have_nvtx() {
   compgen -G "$deps/nvtx-site/nvidia/*/include/nvtx3" >/dev/null || have_file include/nvtx3/nvToolsExt.h ||
     [[ -f $cuda_home/include/nvtx3/nvToolsExt.h ]] ||
-    { [[ -n ${LIBTORCH_DIR:-} ]] && compgen -G "$LIBTORCH_DIR/../nvidia/*/include/nvtx3" >/dev/null; }
+    compgen -G "${LIBTORCH_DIR:-$deps/torch-site/torch}/../nvidia/*/include/nvtx3" >/dev/null
 }
 
 have_clang_format() { [[ -x $deps/clang-format/clang_format/data/bin/clang-format ]]; }
