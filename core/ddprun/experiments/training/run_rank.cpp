@@ -171,7 +171,9 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
       result.samples.back()[training().lost_updates] = *lost;
     }
     const std::int64_t between_begin_ns = process_cpu_ns();
-    if (index == steps.first) result.link = measure_link(rank.group(), trainer.last_records());
+    if (index == steps.first && !experiment.world.emulated()) {
+      result.link = measure_link(rank.group(), trainer.last_records());
+    }
     const auto held_out = evaluation.after_step(index);
     if (auto text = evaluation.text_after_step(index)) {
       result.texts.push_back({index + 1, printable(*text)});
