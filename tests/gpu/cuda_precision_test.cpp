@@ -42,8 +42,8 @@ class CudaPrecision : public GpuTest {
 
 /// The error of a product of two random matrices, as a part of its size.
 double product_error(const at::TensorOptions& options) {
-  const at::Tensor a = at::randn({512, 512}, options);
-  const at::Tensor b = at::randn({512, 512}, options);
+  const at::Tensor a = at::randn({1024, 1024}, options);
+  const at::Tensor b = at::randn({1024, 1024}, options);
   const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
   return ((at::mm(a, b) - exact).norm() / exact.norm()).item<double>();
 }

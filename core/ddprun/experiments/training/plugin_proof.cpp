@@ -49,13 +49,15 @@ constexpr std::array kFormats = {Format{"float32", 20, 1e-4}, Format{"tf32 or fl
                                  Format{"bfloat16", 7, 3e-2}, Format{"float8", 3, 0.25}};
 constexpr std::int64_t kProductSize = 16;  // products in 8 bits need multiples
 
-/// Whether linear layers tell 1 + 2^-bits from 1.
+/// Whether linear layers tell 1 + 2^-bits from 1. On a GPU, large ones: cuBLAS multiplies small
+/// matrices in float32 although TF32 is allowed.
 bool keeps(DataParallel& data_parallel, int bits) {
   const auto options = data_parallel.buffers().parameter(0).options().requires_grad(false);
-  at::Tensor x = at::zeros({kProductSize, kProductSize}, options.dtype(at::kFloat));
+  const std::int64_t size = options.device().is_cpu() ? kProductSize : 64 * kProductSize;
+  at::Tensor x = at::zeros({size, size}, options.dtype(at::kFloat));
   x.select(1, 0).fill_(1 + std::ldexp(1.0, -bits));
   x.select(1, 1).fill_(-1);
-  const at::Tensor weight = at::ones({kProductSize, kProductSize}, options);
+  const at::Tensor weight = at::ones({size, size}, options);
   const at::Tensor sums = data_parallel.linear(x.to(data_parallel.parameter_dtype()), weight);
   return sums.ne(0).all().item<bool>();
 }
