@@ -17,17 +17,13 @@ namespace {
 /// The first byte of an input says which file the others are.
 class Checkpoint final : public Target {
  public:
-  explicit Checkpoint(const fs::path& scratch) {
+  explicit Checkpoint(const fs::path& scratch) : Target({"checkpoint", "checkpoint.bin", 70}) {
     fs::create_directories(scratch);
     state_.step = 4;
     for (const char* name : {kModelFile, kOptimizerFile}) add_file(scratch, name);
     files_.emplace_back(kStateFile, to_json_text(state_));
     fs::remove_all(scratch);
   }
-  std::string name() const override { return "checkpoint"; }
-  std::string file_name() const override { return "checkpoint.bin"; }
-  int share() const override { return 70; }
-  std::size_t batch() const override { return 1000; }
 
   std::string make(Dice& dice) const override {
     const std::size_t which = dice.below(files_.size());

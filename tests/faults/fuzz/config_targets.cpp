@@ -69,10 +69,9 @@ std::string large_piece(Dice& dice) {
 
 class ConfigTarget : public Target {
  public:
-  explicit ConfigTarget(const fs::path& source) : experiments_(shipped_experiments(source)) {}
+  ConfigTarget(const fs::path& source, TargetFacts facts)
+      : Target(std::move(facts)), experiments_(shipped_experiments(source)) {}
 
-  std::string file_name() const override { return "fuzz.yaml"; }
-  std::size_t batch() const override { return 1000; }
   std::vector<std::string> replay(const fs::path& file) const override {
     return {"validate", file.string()};
   }
@@ -101,9 +100,7 @@ class ConfigTarget : public Target {
 
 class Yaml final : public ConfigTarget {
  public:
-  using ConfigTarget::ConfigTarget;
-  std::string name() const override { return "yaml"; }
-  int share() const override { return 350; }
+  explicit Yaml(const fs::path& source) : ConfigTarget(source, {"yaml", "fuzz.yaml", 350}) {}
   std::string make(Dice& dice) const override {
     const std::string& good = dice.pick(experiments_);
     if (dice.one_in(500)) return good + large_piece(dice);
@@ -113,11 +110,9 @@ class Yaml final : public ConfigTarget {
 
 class Tree final : public ConfigTarget {
  public:
-  explicit Tree(const fs::path& source) : ConfigTarget(source) {
+  explicit Tree(const fs::path& source) : ConfigTarget(source, {"tree", "fuzz.yaml", 200}) {
     for (const std::string& text : experiments_) trees_.push_back(parse_yaml(text, "fuzz.yaml"));
   }
-  std::string name() const override { return "tree"; }
-  int share() const override { return 200; }
   std::string make(Dice& dice) const override {
     return to_yaml(mutate_tree(dice.pick(trees_), dice));
   }
@@ -129,7 +124,7 @@ class Tree final : public ConfigTarget {
 /// An input is one assignment.
 class Set final : public ConfigTarget {
  public:
-  explicit Set(const fs::path& source) : ConfigTarget(source) {
+  explicit Set(const fs::path& source) : ConfigTarget(source, {"set", "assignment", 200}) {
     for (const auto& [section, options] : describe_sections(experiment_kinds())) {
       const std::string prefix = section == "top level" ? "" : section + ".";
       for (const OptionInfo& option : options) keys_.push_back(prefix + option.key);
@@ -137,9 +132,6 @@ class Set final : public ConfigTarget {
     keys_.insert(keys_.end(),
                  {"sweep.train.steps", "sweep", "strategy.bucket_mb", "strategy.path"});
   }
-  std::string name() const override { return "set"; }
-  std::string file_name() const override { return "assignment"; }
-  int share() const override { return 200; }
   std::string make(Dice& dice) const override {
     const std::string text = dice.pick(keys_) + "=" + troublesome_value(dice);
     return dice.one_in(2) ? text : mutate_text(text, dice.pick(keys_), dice);

@@ -31,10 +31,7 @@ std::string header_of(std::int32_t magic, std::int32_t tokens) {
 /// The first byte of an input chooses how the others are read.
 class Data final : public Target {
  public:
-  std::string name() const override { return "data"; }
-  std::string file_name() const override { return "data.bin"; }
-  int share() const override { return 80; }
-  std::size_t batch() const override { return 1000; }
+  Data() : Target({"data", "data.bin", 80}) {}
 
   std::string make(Dice& dice) const override {
     std::string body = "Text of letters, and é and €. ";
@@ -77,15 +74,11 @@ json& value_in(json& root, Dice& dice) {
 
 class Result final : public Target {
  public:
-  Result() {
+  Result() : Target({"result", "result.json", 60, 500}) {
     std::vector<Row> rows = {test::known_row("a=1"), test::known_row("a=2")};
     ResultContext context{"known", "2026-01-31T12-00-00Z", {"ddprun"}, {}, "a: 1\n", {"a: 1\n"}};
     good_ = test::result_json(context, TableLines(rows));
   }
-  std::string name() const override { return "result"; }
-  std::string file_name() const override { return "result.json"; }
-  int share() const override { return 60; }
-  std::size_t batch() const override { return 500; }
 
   std::string make(Dice& dice) const override {
     const std::string text = good_.dump();
@@ -136,13 +129,10 @@ class Result final : public Target {
 
 class Plugin final : public Target {
  public:
-  explicit Plugin(const fs::path& build)
-      : good_(read(build / "lib" / "ddprun" / "plugins" / "strategy_flat.so")) {}
-  std::string name() const override { return "plugin"; }
-  std::string file_name() const override { return "fuzz.so"; }
-  int share() const override { return 10; }
   /// A damaged library may harm its process without ending it, and the next one would be blamed.
-  std::size_t batch() const override { return 1; }
+  explicit Plugin(const fs::path& build)
+      : Target({.name = "plugin", .file_name = "fuzz.so", .share = 10, .batch = 1}),
+        good_(read(build / "lib" / "ddprun" / "plugins" / "strategy_flat.so")) {}
   bool is_refusal(const std::string& death) const override {
     return death == "ended with exit status 2";  // with a sentence, by CrashWords
   }

@@ -27,10 +27,6 @@ namespace ddprun::fuzz {
 
 namespace fs = std::filesystem;
 
-Target::~Target() = default;
-bool Target::is_refusal(const std::string&) const { return false; }
-std::vector<std::string> Target::replay(const fs::path&) const { return {}; }
-
 std::vector<std::unique_ptr<Target>> all_targets(const fs::path& source, const fs::path& build) {
   std::vector<std::unique_ptr<Target>> targets;
   targets.push_back(yaml_target(source));
@@ -69,7 +65,7 @@ struct Request {
 };
 
 std::string input_of(const Target& target, std::uint64_t seed, std::size_t number) {
-  Dice dice(hash64(fmt::format("{} {} {}", target.name(), seed, number)));
+  Dice dice(hash64(fmt::format("{} {} {}", target.facts.name, seed, number)));
   return target.make(dice);
 }
 
@@ -116,8 +112,8 @@ class Fuzzer {
     const std::int64_t begin_ns = now_ns();
     std::size_t tried = 0;
     for (const auto& target : all_targets(DDPRUN_SOURCE_DIR, DDPRUN_BUILD_DIR)) {
-      if (!request_.only.empty() && target->name() != request_.only) continue;
-      const int share = request_.only.empty() ? target->share() : 1000;
+      if (!request_.only.empty() && target->facts.name != request_.only) continue;
+      const int share = request_.only.empty() ? target->facts.share : 1000;
       const std::size_t count = request_.count * static_cast<std::size_t>(share) / 1000;
       fuzz(*target, count);
       tried += count;
@@ -133,7 +129,7 @@ class Fuzzer {
     const std::int64_t begin_ns = now_ns();
     std::map<char, std::size_t> verdicts;
     for (std::size_t first = 0; first < count;) {
-      const std::size_t end = std::min(count, first + target.batch());
+      const std::size_t end = std::min(count, first + target.facts.batch);
       const ChildReport report = run_batch(target, first, end);
       std::istringstream lines(report.text);
       for (std::string line; std::getline(lines, line); ++first) {
@@ -150,7 +146,7 @@ class Fuzzer {
       }
     }
     std::cout << fmt::format("{:<7} {:>7}: {} accepted, {} refused, {} findings, {:.1f} s\n",
-                             target.name(), count, verdicts['A'], verdicts['R'], verdicts['F'],
+                             target.facts.name, count, verdicts['A'], verdicts['R'], verdicts['F'],
                              to_ms(now_ns() - begin_ns) * 1e-3)
               << std::flush;
   }
@@ -173,10 +169,10 @@ class Fuzzer {
   /// Saves the input, and says what the program makes of it.
   void finding(const Target& target, std::size_t number, const std::string& why) {
     ++findings_;
-    const fs::path folder =
-        fs::absolute(request_.save) / fmt::format("{}-{}-{}", target.name(), request_.seed, number);
+    const fs::path folder = fs::absolute(request_.save) /
+                            fmt::format("{}-{}-{}", target.facts.name, request_.seed, number);
     fs::create_directories(folder);
-    const fs::path file = folder / target.file_name();
+    const fs::path file = folder / target.facts.file_name;
     write(file, input_of(target, request_.seed, number));
     std::cout << fmt::format("finding: {}\n  {}\n", file.string(), why);
     const std::vector<std::string> arguments = target.replay(file);

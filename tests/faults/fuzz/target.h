@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "faults/fuzz/mutate.h"
@@ -13,27 +14,30 @@ namespace ddprun::fuzz {
 /// What became of an input that did no harm.
 enum class Verdict { accepted, refused };
 
+struct TargetFacts {
+  std::string name;          ///< "yaml", "plugin"
+  std::string file_name;     ///< of an input's file, which says what it is
+  int share;                 ///< of a thousand inputs, how many are this target's
+  std::size_t batch = 1000;  ///< inputs that one process tries
+};
+
 class Target {
  public:
-  virtual ~Target();
-
-  /// "yaml", "plugin"
-  virtual std::string name() const = 0;
-  /// The name of an input's file, which says what it is.
-  virtual std::string file_name() const = 0;
-  /// Of a thousand inputs, how many are this target's.
-  virtual int share() const = 0;
-  /// Inputs that one process tries.
-  virtual std::size_t batch() const = 0;
+  explicit Target(TargetFacts facts) : facts(std::move(facts)) {}
+  virtual ~Target() = default;
 
   virtual std::string make(Dice& dice) const = 0;
   /// Writes what it must into `scratch`, an empty folder of the process. ddprun::Error is a
   /// refusal; anything else that is thrown is a finding.
   virtual Verdict run(const std::string& input, const std::filesystem::path& scratch) = 0;
   /// Whether the program ends so with a sentence about the input.
-  virtual bool is_refusal(const std::string& death) const;
+  virtual bool is_refusal(const std::string& /*death*/) const { return false; }
   /// Arguments of ddprun with which an input's file is tried from outside; empty: it is not.
-  virtual std::vector<std::string> replay(const std::filesystem::path& file) const;
+  virtual std::vector<std::string> replay(const std::filesystem::path& /*file*/) const {
+    return {};
+  }
+
+  const TargetFacts facts;
 };
 
 /// All targets. Good inputs come from `source`, the repository, and `build`, where it was built.

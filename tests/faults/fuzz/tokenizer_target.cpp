@@ -36,7 +36,7 @@ std::string base64(const std::string& bytes) {
 /// The first byte of an input says whether it is ranks, which name no pattern of their own.
 class VocabularyFile final : public Target {
  public:
-  VocabularyFile() {
+  VocabularyFile() : Target({"tokenizer", "tokenizer.bin", 30}) {
     PieceCounts counts;
     const std::string text = "the cat sat on the mat; the hats of cats: 12 and 345, \n\n it's";
     count_pieces({text}, SplitPattern(kGpt2Pattern), {kEnd}, counts);
@@ -49,10 +49,6 @@ class VocabularyFile final : public Target {
     std::iota(bytes.begin(), bytes.end(), '\0');
     text_ = text + kEnd + bytes + " \u00e9\u4e2d\U0001F600 " + text;
   }
-  std::string name() const override { return "tokenizer"; }
-  std::string file_name() const override { return "tokenizer.bin"; }
-  int share() const override { return 30; }
-  std::size_t batch() const override { return 1000; }
 
   std::string make(Dice& dice) const override {
     const bool ranks = dice.one_in(3);
