@@ -42,8 +42,21 @@ TEST_P(SafetensorsRules, AFileThatBreaksOneIsRefused) {
   EXPECT_THAT(message, HasSubstr(GetParam().words));
 }
 
-std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+std::string tensor(const std::string& shape, const std::string& offsets,
+                   const std::string& dtype = "F32") {
   return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+/// Of tensor a alone.
+std::string one(const std::string& shape, const std::string& offsets, std::size_t bytes,
+                const std::string& dtype = "F32") {
+  return file_of("{\"a\":" + tensor(shape, offsets, dtype) + "}", bytes);
+}
+/// Of tensor a and another of its shape.
+std::string two(const std::string& shape, const std::string& offsets, const std::string& other,
+                const std::string& others_offsets, std::size_t bytes) {
+  return file_of("{\"a\":" + tensor(shape, offsets) + ",\"" + other +
+                     "\":" + tensor(shape, others_offsets) + "}",
+                 bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -58,55 +71,31 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"spaces_first", file_of(" {}", 0), "begins with no '{'"},
         Broken{"zeros_behind", file_of(std::string("{}\0\0", 4), 0), "a zero byte"},
         Broken{"no_utf8", file_of("{\"\xff\":1}", 0), "UTF-8"},
-        Broken{"two_of_a_name",
-               file_of("{\"a\":" + tensor("F32", "[1]", "[0,4]") +
-                           ",\"a\":" + tensor("F32", "[1]", "[4,8]") + "}",
-                       8),
-               "a name that comes twice: a"},
+        Broken{"two_of_a_name", two("[1]", "[0,4]", "a", "[4,8]", 8), "a name that comes twice: a"},
         Broken{"deep", file_of(R"({"a":{"b":[[[[1]]]]}})", 0), "nested too deep"},
-        Broken{"unknown_dtype", file_of("{\"a\":" + tensor("F31", "[1]", "[0,4]") + "}", 4),
-               "dtype F31"},
+        Broken{"unknown_dtype", one("[1]", "[0,4]", 4, "F31"), "dtype F31"},
         Broken{"no_shape", file_of(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4),
                "not just dtype, shape, data_offsets"},
         Broken{"a_key_more",
                file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}})", 4),
                "not just dtype, shape, data_offsets"},
-        Broken{"negative_size", file_of("{\"a\":" + tensor("F32", "[-1]", "[0,4]") + "}", 4),
-               "a size or an offset that is -1"},
-        Broken{"size_of_a_fraction", file_of("{\"a\":" + tensor("F32", "[1.0]", "[0,4]") + "}", 4),
-               "a size or an offset that is 1.0"},
-        Broken{"size_of_64_bits",
-               file_of("{\"a\":" + tensor("F32", "[18446744073709551615]", "[0,4]") + "}", 4),
-               "a size or an offset"},
+        Broken{"negative_size", one("[-1]", "[0,4]", 4), "a size or an offset that is -1"},
+        Broken{"size_of_a_fraction", one("[1.0]", "[0,4]", 4), "a size or an offset that is 1.0"},
+        Broken{"size_of_64_bits", one("[18446744073709551615]", "[0,4]", 4), "a size or an offset"},
         // 2^32 x 2^32 x 4 bytes are 0 in 64 bits.
-        Broken{"product_that_overflows",
-               file_of("{\"a\":" + tensor("F32", "[4294967296,4294967296]", "[0,0]") + "}", 0),
+        Broken{"product_that_overflows", one("[4294967296,4294967296]", "[0,0]", 0),
                "a is too large"},
-        Broken{"product_that_overflows_before_a_zero",
-               file_of("{\"a\":" + tensor("F32", "[4294967296,4294967296,0]", "[0,0]") + "}", 0),
+        Broken{"product_that_overflows_before_a_zero", one("[4294967296,4294967296,0]", "[0,0]", 0),
                "a is too large"},
-        Broken{"offsets_of_another_size",
-               file_of("{\"a\":" + tensor("F32", "[2]", "[0,4]") + "}", 4),
-               "which is not its size"},
-        Broken{"offsets_backwards", file_of("{\"a\":" + tensor("F32", "[0]", "[4,0]") + "}", 4),
-               "which is not its size"},
-        Broken{"three_offsets", file_of("{\"a\":" + tensor("F32", "[1]", "[0,4,8]") + "}", 4),
-               "not two offsets"},
-        Broken{"beyond_the_file", file_of("{\"a\":" + tensor("F32", "[2]", "[0,8]") + "}", 4),
-               "tensors of 8 bytes in 4 bytes"},
-        Broken{"bytes_of_nobody", file_of("{\"a\":" + tensor("F32", "[1]", "[0,4]") + "}", 5),
-               "tensors of 4 bytes in 5 bytes"},
-        Broken{"a_gap", file_of("{\"a\":" + tensor("F32", "[1]", "[4,8]") + "}", 8),
-               "a begins at 4, and what is before it ends at 0"},
-        Broken{"an_overlap",
-               file_of("{\"a\":" + tensor("F32", "[2]", "[0,8]") +
-                           ",\"b\":" + tensor("F32", "[2]", "[4,12]") + "}",
-                       12),
+        Broken{"offsets_of_another_size", one("[2]", "[0,4]", 4), "which is not its size"},
+        Broken{"offsets_backwards", one("[0]", "[4,0]", 4), "which is not its size"},
+        Broken{"three_offsets", one("[1]", "[0,4,8]", 4), "not two offsets"},
+        Broken{"beyond_the_file", one("[2]", "[0,8]", 4), "tensors of 8 bytes in 4 bytes"},
+        Broken{"bytes_of_nobody", one("[1]", "[0,4]", 5), "tensors of 4 bytes in 5 bytes"},
+        Broken{"a_gap", one("[1]", "[4,8]", 8), "a begins at 4, and what is before it ends at 0"},
+        Broken{"an_overlap", two("[2]", "[0,8]", "b", "[4,12]", 12),
                "b begins at 4, and what is before it ends at 8"},
-        Broken{"the_same_bytes_twice",
-               file_of("{\"a\":" + tensor("F32", "[1]", "[0,4]") +
-                           ",\"b\":" + tensor("F32", "[1]", "[0,4]") + "}",
-                       4),
+        Broken{"the_same_bytes_twice", two("[1]", "[0,4]", "b", "[0,4]", 4),
                "b begins at 0, and what is before it ends at 4"},
         Broken{"metadata_of_numbers", file_of(R"({"__metadata__":{"a":1}})", 0), "type must be"},
         Broken{"a_tensor_that_is_a_number", file_of(R"({"a":1})", 0), "not just dtype"}),

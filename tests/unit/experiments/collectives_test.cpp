@@ -221,16 +221,20 @@ TEST(Collectives, TheTimeIsThatOfTheSlowestRank) {
   EXPECT_EQ(statistics.figure(collectives().algbw_gb_per_s).value, 4);
 }
 
+std::vector<Finding> findings_of(const std::vector<ddprun::Run>& all) {
+  const std::vector<RunStatistics> statistics(all.begin(), all.end());
+  std::vector<const RunStatistics*> runs;
+  for (const RunStatistics& each : statistics) runs.push_back(&each);
+  return collectives().findings(runs);
+}
+
 TEST(Collectives, ALineIsFittedToEachBackendAndCollective) {
   std::vector<ddprun::Run> all;
   for (const double bytes : {1e3, 1e5, 1e7}) {
     all.push_back(run_of("all_reduce", bytes, 40 + bytes / 2e3));
     all.push_back(run_of("broadcast", bytes, 10 + bytes / 4e3));
   }
-  std::vector<RunStatistics> statistics(all.begin(), all.end());
-  std::vector<const RunStatistics*> runs;
-  for (const RunStatistics& each : statistics) runs.push_back(&each);
-  const std::vector<Finding> findings = collectives().findings(runs);
+  const std::vector<Finding> findings = findings_of(all);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_THAT(findings[0].text, HasSubstr("gloo, all_reduce, float32, sum"));
   EXPECT_THAT(findings[0].text, HasSubstr("latency 40 "));
@@ -245,10 +249,7 @@ TEST(Collectives, ALatencyIsNeverLessThanNothing) {
   for (const auto& [bytes, us] : {std::pair{1e3, 0.2}, {1e5, 60.0}, {1e7, 5000.0}}) {
     all.push_back(run_of("all_reduce", bytes, us));
   }
-  const std::vector<RunStatistics> statistics(all.begin(), all.end());
-  std::vector<const RunStatistics*> runs;
-  for (const RunStatistics& each : statistics) runs.push_back(&each);
-  const std::vector<Finding> findings = collectives().findings(runs);
+  const std::vector<Finding> findings = findings_of(all);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_THAT(findings[0].text, Not(HasSubstr("latency -")));
   EXPECT_THAT(findings[0].text, AnyOf(HasSubstr("latency below "), HasSubstr("no latency")));

@@ -9,9 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <utility>
 
-#include "ddprun/optim/buffer_dtypes.h"
+#include "support/without_masters.h"
 
 namespace ddprun {
 namespace {
@@ -38,7 +39,21 @@ struct Case {
   at::ScalarType reduce;
 };
 
-class AtenOptimizer : public testing::TestWithParam<Case> {};
+class AtenOptimizer : public testing::TestWithParam<Case> {
+ protected:
+  AtenOptimizer() {
+    OptimizerConfig config;
+    config.name = GetParam().optimizer;
+    config.momentum = GetParam().momentum;
+    kernels_ = make_optimizer(config, ours_.buffers);
+    aten_ = make_aten_optimizer(config, atens_.buffers);
+  }
+  double difference() { return (ours_.all() - atens_.all()).abs().max().item<double>(); }
+
+  const BufferDtypes dtypes_{GetParam().reduce, GetParam().reduce};
+  Model ours_{dtypes_}, atens_{dtypes_};
+  std::unique_ptr<Optimizer> kernels_, aten_;
+};
 
 INSTANTIATE_TEST_SUITE_P(Of, AtenOptimizer,
                          testing::Values(Case{"adamw", OptimizerKind::adamw, 0, at::kFloat},
@@ -49,52 +64,36 @@ INSTANTIATE_TEST_SUITE_P(Of, AtenOptimizer,
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(AtenOptimizer, EqualsTheKernels) {
-  OptimizerConfig config;
-  config.name = GetParam().optimizer;
-  config.momentum = GetParam().momentum;
-  const BufferDtypes dtypes{GetParam().reduce, GetParam().reduce};
-  Model ours(dtypes);
-  Model atens(dtypes);
-  const auto kernels = make_optimizer(config, ours.buffers);
-  const auto aten = make_aten_optimizer(config, atens.buffers);
-  const at::Tensor before = ours.all().clone();
+  const at::Tensor before = ours_.all().clone();
   for (int step = 1; step <= 5; ++step) {
-    for (Model* model : {&ours, &atens}) {
+    for (Model* model : {&ours_, &atens_}) {
       for (int i = 0; i < model->buffers.count(); ++i) {
         const Range range = model->buffers.range(i);
         model->buffers.gradients(range).copy_(wave(range.size(), 3.0 * step + i));
       }
     }
-    kernels->begin_step(0.01 * step);
-    kernels->scale_gradients({.factor = at::full({}, 0.5)});
-    kernels->update_all();
-    aten->begin_step(0.01 * step);
-    aten->scale_gradients({.factor = at::full({}, 0.5)});
-    aten->update({64, 320});  // in pieces that cut parameters
-    aten->update({0, 64});
-    aten->update_all();
-    EXPECT_LT((ours.all() - atens.all()).abs().max().item<double>(), 2e-6) << "step " << step;
+    kernels_->begin_step(0.01 * step);
+    kernels_->scale_gradients({.factor = at::full({}, 0.5)});
+    kernels_->update_all();
+    aten_->begin_step(0.01 * step);
+    aten_->scale_gradients({.factor = at::full({}, 0.5)});
+    aten_->update({64, 320});  // in pieces that cut parameters
+    aten_->update({0, 64});
+    aten_->update_all();
+    EXPECT_LT(difference(), 2e-6) << "step " << step;
   }
-  EXPECT_GT((ours.all() - before).abs().max().item<double>(), 1e-2) << "nothing moved";
-  if (dtypes.compute == at::kBFloat16) {
-    const at::Tensor copy = atens.buffers.compute_copy(atens.buffers.all());
-    EXPECT_TRUE(at::equal(copy, atens.all().to(at::kBFloat16)));
+  EXPECT_GT((ours_.all() - before).abs().max().item<double>(), 1e-2) << "nothing moved";
+  if (dtypes_.compute == at::kBFloat16) {
+    const at::Tensor copy = atens_.buffers.compute_copy(atens_.buffers.all());
+    EXPECT_TRUE(at::equal(copy, atens_.all().to(at::kBFloat16)));
   }
 }
 
 TEST_P(AtenOptimizer, SkipsStepsAsTheKernelsDo) {
-  OptimizerConfig config;
-  config.name = GetParam().optimizer;
-  config.momentum = GetParam().momentum;
-  const BufferDtypes dtypes{GetParam().reduce, GetParam().reduce};
-  Model ours(dtypes);
-  Model atens(dtypes);
-  const auto kernels = make_optimizer(config, ours.buffers);
-  const auto aten = make_aten_optimizer(config, atens.buffers);
   for (int step = 1; step <= 6; ++step) {
     const bool overflow = step % 3 == 1;  // the first, before there are moments, and the fourth
-    const at::Tensor before = atens.all().clone();
-    for (auto [model, optimizer] : {std::pair{&ours, kernels.get()}, {&atens, aten.get()}}) {
+    const at::Tensor before = atens_.all().clone();
+    for (auto [model, optimizer] : {std::pair{&ours_, kernels_.get()}, {&atens_, aten_.get()}}) {
       const at::Tensor gradients = model->buffers.gradients(model->buffers.all());
       gradients.copy_(wave(gradients.numel(), step));
       if (overflow) gradients.fill_(NAN);
@@ -104,18 +103,9 @@ TEST_P(AtenOptimizer, SkipsStepsAsTheKernelsDo) {
       optimizer->update({0, 320});
       optimizer->update_all();
     }
-    EXPECT_EQ(at::equal(atens.all(), before), overflow) << "step " << step;
-    EXPECT_LT((ours.all() - atens.all()).abs().max().item<double>(), 2e-6) << "step " << step;
+    EXPECT_EQ(at::equal(atens_.all(), before), overflow) << "step " << step;
+    EXPECT_LT(difference(), 2e-6) << "step " << step;
   }
-}
-
-/// Parameters in bfloat16, without masters.
-BufferDtypes pure(at::ScalarType moments) {
-  return {.compute = at::kBFloat16,
-          .reduce = at::kBFloat16,
-          .model = at::kBFloat16,
-          .parameters = at::kBFloat16,
-          .moments = moments};
 }
 
 TEST(AtenOptimizerWithoutMasters, IsARoundingOffTheKernelsAtMost) {
@@ -127,7 +117,7 @@ TEST(AtenOptimizerWithoutMasters, IsARoundingOffTheKernelsAtMost) {
       std::array<at::Tensor, 2> results;
       for (const bool kernels : {false, true}) {
         const std::vector<NamedTensor> parameters = {{"a", wave(1000, 1).requires_grad_()}};
-        FlatBuffers buffers(parameters, pure(moments));
+        FlatBuffers buffers(parameters, test::without_masters(moments));
         const auto optimizer =
             kernels ? make_optimizer(config, buffers) : make_aten_optimizer(config, buffers);
         for (int step = 1; step <= 5; ++step) {

@@ -11,6 +11,7 @@
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/optimizer.h"
 #include "support/error_of.h"
+#include "support/without_masters.h"
 
 namespace ddprun {
 namespace {
@@ -250,19 +251,13 @@ TEST(FlatBuffers, GradientsOfAModelInBfloat16AddUpWhereTheyTravel) {
   EXPECT_FALSE(user.grad().defined());
 }
 
-constexpr BufferDtypes kNoMasters{.compute = at::kBFloat16,
-                                  .reduce = at::kBFloat16,
-                                  .model = at::kBFloat16,
-                                  .parameters = at::kBFloat16,
-                                  .moments = at::kBFloat16};
-
 TEST(FlatBuffers, WithoutMastersTheModelReadsTheParametersThemselves) {
   const std::vector<NamedTensor> parameters = three();
   {
     const c10::NoGradGuard no_grad;
     parameters[0].tensor.fill_(1.0F + 1.0F / 1024);
   }
-  FlatBuffers buffers(parameters, kNoMasters);
+  FlatBuffers buffers(parameters, test::without_masters());
   const at::Tensor& user = parameters[0].tensor;
   const at::Tensor kept = buffers.parameters(buffers.range(2));
   EXPECT_EQ(kept.scalar_type(), at::kBFloat16);

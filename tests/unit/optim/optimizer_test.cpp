@@ -13,6 +13,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "support/without_masters.h"
 
 namespace ddprun::optimizer_test {
 namespace {
@@ -138,11 +139,7 @@ struct RoundedAdamw {
 TEST(AdamwWithoutMasters, ComputesInFloat32AndRoundsWhatItKeeps) {
   for (const at::ScalarType moments : {at::kFloat, at::kBFloat16}) {
     const std::vector<NamedTensor> parameters = {{"a", noise(70001, 1).requires_grad_()}};
-    FlatBuffers buffers(parameters, {.compute = at::kBFloat16,
-                                     .reduce = at::kBFloat16,
-                                     .model = at::kBFloat16,
-                                     .parameters = at::kBFloat16,
-                                     .moments = moments});
+    FlatBuffers buffers(parameters, test::without_masters(moments));
     const auto optimizer = make_optimizer(adamw(), buffers);
     const at::Tensor own = buffers.parameters(buffers.range(0));
     RoundedAdamw expected{own.clone(), at::zeros_like(own, moments), at::zeros_like(own, moments),
@@ -164,11 +161,7 @@ TEST(AdamwWithoutMasters, ComputesInFloat32AndRoundsWhatItKeeps) {
 TEST(SgdWithoutMasters, ComputesInFloat32AndRoundsWhatItKeeps) {
   for (const double momentum : {0.0, 0.5}) {
     const std::vector<NamedTensor> parameters = {{"a", at::ones({3}).requires_grad_()}};
-    FlatBuffers buffers(parameters, {.compute = at::kBFloat16,
-                                     .reduce = at::kBFloat16,
-                                     .model = at::kBFloat16,
-                                     .parameters = at::kBFloat16,
-                                     .moments = at::kBFloat16});
+    FlatBuffers buffers(parameters, test::without_masters());
     OptimizerConfig config;
     config.name = OptimizerKind::sgd;
     config.weight_decay = 0;
