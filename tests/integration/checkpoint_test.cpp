@@ -99,10 +99,8 @@ TEST_F(Checkpoint, ARankThatIsKilledIsStartedAgain) {
              process.ranks().size() == 2;
     }));
     kill(process.ranks().back(), SIGKILL);
-    ASSERT_TRUE(eventually(30, [&] {
-      return process.err().find(step == 10 ? "start 2 of 3, from the last checkpoint"
-                                           : "start 3 of 3, from") != std::string::npos;
-    }));
+    ASSERT_TRUE(
+        process.says(step == 10 ? "start 2 of 3, from the last checkpoint" : "start 3 of 3, from"));
   }
   ASSERT_EQ(process.wait(), 0) << process.err();
   const json row = last_row(folder_);
@@ -119,9 +117,8 @@ TEST_F(Checkpoint, ARunWithoutCheckpointsIsStartedAgainFromTheBeginning) {
       words_of({"train.steps=1000000", "--max-restarts=1", "-v"});
   DdprunProcess process(folder_, words);
   for (const char* start : {"starting 2 ranks", "start 2 of 2, from the beginning"}) {
-    ASSERT_TRUE(eventually(30, [&] {
-      return process.err().find(start) != std::string::npos && process.ranks().size() == 2;
-    }));
+    ASSERT_TRUE(
+        eventually(30, [&] { return process.has_said(start) && process.ranks().size() == 2; }));
     kill(process.ranks().front(), SIGKILL);
   }
   EXPECT_EQ(process.wait(), 1);

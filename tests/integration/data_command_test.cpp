@@ -31,15 +31,19 @@ class DataCommand : public testing::Test {
     return out;
   }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
+  /// a.txt: 20 lines of 9 bytes each.
+  std::string write_lines() {
+    std::string text;
+    for (int i = 0; i < 20; ++i) text += "line " + std::to_string(100 + i) + "\n";
+    folder_.write("a.txt", text);
+    return at("a.txt");
+  }
 
   TemporaryFolder folder_;
 };
 
 TEST_F(DataCommand, SaysWhereTextIsReadAndHowItBegins) {
-  std::string text;
-  for (int i = 0; i < 20; ++i) text += "line " + std::to_string(100 + i) + "\n";  // 9 bytes each
-  folder_.write("a.txt", text);
-  const std::string a = at("a.txt");
+  const std::string a = write_lines();
   EXPECT_THAT(lines(data("{source: text, path: a.txt, order: sequential}", {"--step", "1"})),
               ElementsAre("e: step 1", "rank micro-batch sample tokens begins",
                           "0 0 0 " + a + " 64..80 \"ine 107\\nline 108\\n\"",
@@ -49,10 +53,7 @@ TEST_F(DataCommand, SaysWhereTextIsReadAndHowItBegins) {
 }
 
 TEST_F(DataCommand, CountsDocumentsAndTargets) {
-  std::string text;
-  for (int i = 0; i < 20; ++i) text += "line " + std::to_string(100 + i) + "\n";
-  folder_.write("a.txt", text);
-  const std::string a = at("a.txt");
+  const std::string a = write_lines();
   EXPECT_THAT(lines(data("{source: text, path: a.txt, order: sequential, document_end: 10}",
                          {"--step", "1"})),
               ElementsAre("e: step 1", "rank micro-batch sample documents targets tokens begins",

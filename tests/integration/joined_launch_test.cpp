@@ -115,8 +115,7 @@ TEST(JoinedLaunch, ARankZeroThatIsStoppedIsGivenUpInTime) {
   Launch launch(2);
   const auto ranks = launch.start_all(
       with_sets({"one.yaml", "-v"}, {"world.timeout_s=2", "train.steps=10000000"}));
-  ASSERT_TRUE(eventually(30, [&] { return ranks[0]->err().find(": step ") != std::string::npos; }))
-      << ranks[0]->err() << ranks[1]->err();
+  ASSERT_TRUE(ranks[0]->says(": step ")) << ranks[0]->err() << ranks[1]->err();
   kill(ranks[0]->pid(), SIGSTOP);
   EXPECT_EQ(ranks[1]->wait(in_time(2)), 1) << ranks[1]->err();
   EXPECT_THAT(ranks[1]->err(), HasSubstr("rank 0"));
@@ -274,7 +273,7 @@ TEST(JoinedLaunch, WithoutASecretOneLineSaysWhoIsTrusted) {
     Launch launch(2, secret ? kSecret : Words{});
     const auto ranks = launch.start_all({"one.yaml"});
     launch.expect_all(0, _, 60);
-    EXPECT_EQ(ranks[0]->err().find("its network is trusted") == std::string::npos, secret);
+    EXPECT_NE(ranks[0]->has_said("its network is trusted"), secret);
     EXPECT_EQ(ranks[1]->err(), "");
   }
 }

@@ -102,9 +102,7 @@ TEST_F(Supervision, CtrlCEndsAllWithoutAResult) {
 TEST(Interrupted, RowsThatWereDoneAreWritten) {
   TemporaryFolder folder("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000, 5]}\n"));
   DdprunProcess process(folder, {"two.yaml", "-v"});
-  ASSERT_TRUE(eventually(60, [&] {
-    return process.err().find("[2/3] 10000000: step") != std::string::npos;
-  })) << process.err();
+  ASSERT_TRUE(process.says("[2/3] 10000000: step")) << process.err();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(10), 130) << process.err();
   EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): the rows that were done are in"));
@@ -148,8 +146,7 @@ TEST_P(Stopped, IsNamedAndEndedInTime) {
   } else {
     // Before that, a child tries the plugin libraries.
     const auto starts = [&] {
-      return process.err().find("starting 2 ranks") != std::string::npos &&
-             process.ranks().size() > at;
+      return process.has_said("starting 2 ranks") && process.ranks().size() > at;
     };
     ASSERT_TRUE(eventually(30, starts)) << process.err();
   }

@@ -88,8 +88,7 @@ TEST_F(Tune, CtrlCEndsWithWhatIsKnown) {
   DdprunProcess process(folder_, words({"-v", "--set", "strategy={name: slow, sleep_ms: 50}",
                                         "--over", "strategy.sleep_ms=50|51"}));
   // The first run is over, and five follow.
-  ASSERT_TRUE(eventually(60, [&] { return process.err().find("[2/2] ") != std::string::npos; }))
-      << process.out() << process.err();
+  ASSERT_TRUE(process.says("[2/2] ")) << process.out() << process.err();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
   EXPECT_TRUE(process.ranks().empty());

@@ -67,9 +67,7 @@ TEST(Verify, PassesWhereAGradientIsWhatRoundingLeaves) {
 TEST(Verify, WhatIsDoneStaysWhenItIsInterrupted) {
   TemporaryFolder folder("one.yaml", tiny_experiment("sweep: {train.steps: [2, 100000]}\n"));
   DdprunProcess process(folder, {"verify", "one.yaml"});
-  ASSERT_TRUE(eventually(60, [&] {
-    return process.out().find("steps=100000: 2 ranks") != std::string::npos;
-  })) << process.err();
+  ASSERT_TRUE(process.says("steps=100000: 2 ranks")) << process.err();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
   const json rows = json::parse(read_file(only_result(folder, "one") / "verify.json"))["rows"];

@@ -96,10 +96,15 @@ class DdprunProcess {
     return found;
   }
 
+  bool has_said(const std::string& words) const {
+    return (out() + err()).find(words) != std::string::npos;
+  }
+  bool says(const std::string& words, double within_s = 60) const {
+    return eventually(within_s, [&] { return has_said(words); });
+  }
   /// Whether `count` ranks are training: the log shows a step.
   bool trains(std::size_t count) const {
-    return eventually(
-        30, [&] { return ranks().size() == count && err().find(": step ") != std::string::npos; });
+    return eventually(30, [&] { return ranks().size() == count && has_said(": step "); });
   }
 
  private:
