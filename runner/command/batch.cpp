@@ -372,13 +372,6 @@ ProgressDisplay::Mode display_mode(const Request& request, const Terminal& termi
 }  // namespace
 
 int run_batch(const Request& request) {
-  if (request.columns && request.format != ReportFormat::table) {
-    throw ConfigError({.what = "--columns has no effect",
-                       .where = "the command line",
-                       .got = fmt::format("--format {}", name_of(request.format)),
-                       .expected = "--columns beside --format table, the default",
-                       .hint = "remove one of the two: the other formats have all columns"});
-  }
   const auto run = [&request](std::vector<PlannedFile> files, std::optional<RankInfo> joined) {
     const Terminal terminal = terminal_of(stderr);
     const auto mode = display_mode(request, terminal, !joined || joined->rank == 0);

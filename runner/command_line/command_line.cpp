@@ -15,6 +15,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
@@ -226,6 +227,17 @@ ConfigError usage_error(const CLI::App& app, const CLI::ParseError& error) {
                       .hint = near.empty() ? help : "did you mean " + near + "?"});
 }
 
+/// Refuses options of which one leaves another without effect.
+void check_together(const Request& request) {
+  if (request.columns && request.format != ReportFormat::table) {
+    throw ConfigError({.what = "--columns has no effect",
+                       .where = "the command line",
+                       .got = fmt::format("--format {}", name_of(request.format)),
+                       .expected = "--columns beside --format table, the default",
+                       .hint = "remove one of the two: the other formats have all columns"});
+  }
+}
+
 int parse_and_run(int argc, char** argv) {
   Request request;
   request.launch_ns = process_start_ns();
@@ -256,6 +268,7 @@ int parse_and_run(int argc, char** argv) {
   const CLI::App& command = *app.get_subcommands().front();
   request.verbosity = static_cast<int>(command.count("--verbose"));
   set_up_logging(request);
+  check_together(request);
   return find_command(command.get_name())->run(request);
 }
 

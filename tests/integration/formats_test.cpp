@@ -103,6 +103,12 @@ TEST(Formats, BadValuesAreRefused) {
   EXPECT_THAT(refusal({"--columns", "wide"}), HasSubstr("wide"));
   EXPECT_THAT(refusal({"--columns", "80", "--format", "csv"}),
               AllOf(HasSubstr("--columns has no effect"), HasSubstr("--format csv")));
+  for (const char* command : {"account", "tune", "explain"}) {
+    EXPECT_THAT(
+        refusal_of(folder, {command, "one.yaml", "--columns", "80", "--format", "markdown"}),
+        HasSubstr("--columns has no effect"))
+        << command;
+  }
 }
 
 }  // namespace
