@@ -2,7 +2,9 @@
 #include "runner/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -22,6 +24,16 @@ namespace {
 const CLI::Validator kNoNan(
     [](std::string& text) {
       return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : "";
+    },
+    "");
+
+/// CLI11 takes what lies outside of 64 bits for the number at their end.
+const CLI::Validator kSeed(
+    [](std::string& text) {
+      std::uint64_t seed = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+      const bool whole = error == std::errc() && end == text.data() + text.size();
+      return whole ? "" : "Value " + text + " not in range 0 to 18446744073709551615";
     },
     "");
 
@@ -169,7 +181,7 @@ void add_sampling(CLI::App& command, Request& request) {
       "Draw among the fewest tokens that have this probability together")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1.0).description(""));
-  add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str();
+  add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str()->check(kSeed);
 }
 
 void add_new_plugin(CLI::App& command, Request& request) {

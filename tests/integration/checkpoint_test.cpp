@@ -304,6 +304,11 @@ TEST_F(Checkpoint, WritesTheTextThatItsRunWrote) {
             text + "\n");
   EXPECT_THAT(sample({"saved", "--prompt", ""}).err, HasSubstr("there is nothing to go on with"));
   EXPECT_THAT(sample({"nowhere", "--prompt", "a"}).err, HasSubstr("there is no checkpoint"));
+  EXPECT_THAT(sample({"saved/latest", "--prompt", "a"}).err, HasSubstr("got: no folder"));
+  for (const char* beyond : {"-1", "99999999999999999999"}) {
+    EXPECT_THAT(sample({"saved", "--prompt", "a", "--seed", beyond}).err,
+                HasSubstr("not in range 0 to 18446744073709551615"));
+  }
   EXPECT_EQ(sample({"saved", "saved", "--prompt", "a"}).status, 2);
 }
 

@@ -156,7 +156,9 @@ fs::path checkpoint_at(const fs::path& path, const std::string& hint) {
   if (!found.empty()) return found;
   throw ConfigError({.what = "there is no checkpoint",
                      .where = path.string(),
-                     .got = fs::exists(path) ? "a folder without one" : "nothing of that name",
+                     .got = fs::is_directory(path) ? "a folder without one"
+                            : fs::exists(path)     ? "no folder"
+                                                   : "nothing of that name",
                      .expected = "a checkpoint, or a folder of them",
                      .hint = hint});
 }
