@@ -135,14 +135,15 @@ int explain_command(const Request& request) {
 
 int report_command(const Request& request) {
   std::vector<nlohmann::json> pages;
+  const std::string file = request.output.empty() ? "report.html" : request.output;
   std::string of;  // what was chosen of folders
   for (const std::string& path : request.paths) {
     StoredResult stored = stored_result(path);
+    refuse_as_out(file, {stored.file.string()});
     of += chosen_line(stored);
     pages.push_back(page_of_result(TableLines(stored.rows), std::move(stored.json),
                                    stored.file.string(), stored.file.parent_path()));
   }
-  const std::string file = request.output.empty() ? "report.html" : request.output;
   const std::string page = html_page(pages);
   write_out(file, [&page](const TextSink& sink) { sink(page); });
   std::cout << "report: " << printable_line(file) << "\n" << of;

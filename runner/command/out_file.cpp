@@ -8,6 +8,18 @@
 
 namespace ddprun {
 
+void refuse_as_out(const std::string& out, const std::vector<std::string>& read) {
+  for (const std::string& path : read) {
+    std::error_code ignored;  // what is not there is another file
+    if (!std::filesystem::equivalent(out, path, ignored)) continue;
+    throw ConfigError({.what = "--out names a file that is read",
+                       .where = "--out",
+                       .got = out,
+                       .expected = "another file",
+                       .hint = "what is written would take its place"});
+  }
+}
+
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell) {
   if (const int error = write_durably(std::filesystem::absolute(out), tell); error != 0) {
     throw Error({.what = "cannot write a file",

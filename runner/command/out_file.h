@@ -3,10 +3,14 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ddprun/base/durable_file.h"
 
 namespace ddprun {
+
+/// Throws ConfigError if it is one of the files that the command reads.
+void refuse_as_out(const std::string& out, const std::vector<std::string>& read);
 
 /// Writes it by write_durably(). Throws Error.
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell);

@@ -1,6 +1,7 @@
 // `ddprun tokenize` and `ddprun tokenizer train`: token files from text, and vocabularies.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <thread>
 
@@ -103,9 +104,22 @@ class Encoder {
   std::int64_t tokens_ = 0;
 };
 
+void check_special(const std::vector<std::string>& special) {
+  for (const std::string& text : special) {
+    if (!text.empty() && std::ranges::count(special, text) == 1) continue;
+    throw ConfigError({.what = "a special token needs a text of its own",
+                       .where = "--special",
+                       .got = text.empty() ? "an empty text" : text + " twice",
+                       .expected = "texts that differ",
+                       .hint = "as in --special '<|endoftext|>'"});
+  }
+}
+
 }  // namespace
 
 int tokenize_command(const Request& request) {
+  refuse_as_out(request.output, request.paths);
+  refuse_as_out(request.output, {request.vocabulary});
   const std::int64_t begin_ns = now_ns();
   const Tokenizer tokenizer = read_tokenizer(request.vocabulary, request.pattern);
   Encoder encoder(request, tokenizer);
@@ -122,6 +136,8 @@ int tokenize_command(const Request& request) {
 }
 
 int tokenizer_command(const Request& request) {
+  refuse_as_out(request.output, request.paths);
+  check_special(request.special);
   const std::int64_t begin_ns = now_ns();
   const std::string name = pattern_named(request.pattern.empty() ? "gpt2" : request.pattern);
   const SplitPattern pattern(name);

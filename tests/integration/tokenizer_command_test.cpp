@@ -88,10 +88,29 @@ TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
               HasSubstr("cannot read the text"));
   EXPECT_THAT(refused({"tokenizer", "train", "--size", "9", "--out", "out", "text"}),
               HasSubstr("the vocabulary is too small"));
+  for (const char* special : {"", "twice"}) {
+    EXPECT_THAT(refused({"tokenizer", "train", "--size", "300", "--out", "out", "text", "--special",
+                         special, "--special", special}),
+                HasSubstr("a special token needs a text of its own"));
+  }
   EXPECT_THAT(refused({"tokenizer", "learn", "--size", "300", "--out", "out", "text"}),
               HasSubstr("train"));
   EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--out", "no/out", "text"}),
               HasSubstr("cannot write a file"));
+}
+
+TEST(TokenizerCommand, WhatIsReadIsNotWrittenOver) {
+  const TemporaryFolder folder("text", text());
+  must_run(folder, {"tokenizer", "train", "--size", "300", "--out", "v", "text"});
+  const std::string vocabulary = folder.read("v");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"tokenizer", "train", "--size", "300", "--out", "./text", "text"},
+        {"tokenize", "--vocab", "v", "--out", "text", "v", "text"},
+        {"tokenize", "--vocab", "v", "--out", "v", "text"}}) {
+    EXPECT_THAT(refusal_of(folder, words), HasSubstr("--out names a file that is read"));
+  }
+  EXPECT_EQ(folder.read("text"), text());
+  EXPECT_EQ(folder.read("v"), vocabulary);
 }
 
 }  // namespace
