@@ -70,7 +70,9 @@ void replace_file(const fs::path& path, const std::string& text) {
 
 void try_to_replace(const fs::path& path) {
   std::error_code failure;
-  if (fs::is_directory(path, failure)) throw_reason(path, "is a folder");
+  const fs::file_status there = fs::status(path, failure);
+  if (fs::is_directory(there)) throw_reason(path, "is a folder");
+  if (fs::exists(there) && !fs::is_regular_file(there)) throw_reason(path, "is no file");
   if (path.filename().empty()) throw_reason(path, "no file's name");
   const fs::path partial = partial_of(path);
   const int error = write_new(partial, "");

@@ -218,6 +218,8 @@ TEST(LiveOutputs, APathOfPrometheusIsTriedBefore) {
   EXPECT_THAT(refusal_of(folder.path() / "none/a.prom"), HasSubstr("No such file"));
   EXPECT_EQ(refusal_of(folder.path() / "a.prom"), "no error");
   EXPECT_TRUE(fs::is_empty(folder.path())) << "a trial leaves nothing";
+  fs::create_symlink("/dev/null", folder.path() / "device.prom");
+  EXPECT_THAT(refusal_of(folder.path() / "device.prom"), HasSubstr("is no file"));
 }
 
 }  // namespace
