@@ -23,6 +23,19 @@ TEST(SchemaCommand, WritesAFileAndSaysWhyItCannot) {
   EXPECT_THAT(refused.err, HasSubstr("cannot write a file\n  where: none/a.json"));
 }
 
+/// By links: a device whose place was taken would be lost to the whole machine.
+TEST(SchemaCommand, WhatIsNoPlainFileIsWrittenIntoAndStays) {
+  TemporaryFolder folder("a.json", "old");
+  std::filesystem::create_symlink("a.json", folder.path() / "link");
+  std::filesystem::create_symlink("/dev/full", folder.path() / "full");
+  must_run(folder, {"schema", "--out", "link"});
+  EXPECT_THAT(folder.read("a.json"), StartsWith("{"));
+  EXPECT_THAT(run_ddprun(folder, {"schema", "--out", "full"}).err, HasSubstr("No space left"));
+  for (const char* link : {"link", "full"}) {
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.path() / link)) << link;
+  }
+}
+
 TEST(SchemaCommand, HasThePluginsThatItIsShown) {
   TemporaryFolder folder;
   const std::vector<std::string> shown = {"schema", "--plugin-path",
