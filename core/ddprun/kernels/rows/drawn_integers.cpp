@@ -72,15 +72,20 @@ HWY_INLINE Words wrapped(Words rank, Words ranks) {
   return hn::IfThenElse(hn::Lt(rank, ranks), rank, hn::Sub(rank, ranks));
 }
 
-/// Which contributions count.
+enum class Which { all, of_rank, of_micro_batch };
+
+/// Which contributions count: all, those of a rank, or its own in a micro-batch.
+template <Which kWhich>
 struct Counted {
   Words rank, micro_batch;
-  hn::Mask<Bits> each_rank, each_micro_batch;
 
   HWY_INLINE Words operator()(Words value, Words of_rank, Words of_micro_batch) const {
-    const auto right_rank = hn::Or(each_rank, hn::Eq(of_rank, rank));
-    const auto right_batch = hn::Or(each_micro_batch, hn::Eq(of_micro_batch, micro_batch));
-    return hn::IfThenElseZero(hn::And(right_rank, right_batch), value);
+    if constexpr (kWhich == Which::all) return value;
+    Words other = hn::Xor(of_rank, rank);
+    if constexpr (kWhich == Which::of_micro_batch) {
+      other = hn::Or(other, hn::Xor(of_micro_batch, micro_batch));
+    }
+    return hn::IfThenElseZero(hn::Eq(other, hn::Zero(kBits)), value);
   }
 };
 
@@ -93,29 +98,34 @@ HWY_INLINE Words turns_from(const IntegerDraw& draw, std::int64_t begin) {
   return hn::Load(kBits, turns);
 }
 
-HWY_INLINE hn::Mask<Bits> mask_if(bool all) {
-  return hn::Eq(hn::Set(kBits, all ? 1U : 0U), hn::Set(kBits, 1U));
-}
-
 /// With sign 1, -value.
 HWY_INLINE Words signed_by(Words sign, Words value) {
   return hn::Add(hn::Xor(value, hn::Sub(hn::Zero(kBits), sign)), sign);
 }
 
-void sum_drawn_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_t end, int rank,
-                        int micro_batch, float* out) {
+/// |x| * 2^-126. A product that is a denormal takes Intel's cores 150 cycles, these sums none: such
+/// a number's bits are those behind 1.
+HWY_INLINE Words times_smallest_normal(Vector size) {
+  const Vector one = hn::Set(kFloats, 1.0F);
+  const Words denormal = hn::Sub(hn::BitCast(kBits, hn::Add(size, one)), hn::BitCast(kBits, one));
+  const Words normal = hn::Sub(hn::BitCast(kBits, size), hn::Set(kBits, 126U << 23));
+  return hn::IfThenElse(hn::RebindMask(kBits, hn::Lt(size, one)), denormal, normal);
+}
+
+template <Which kWhich>
+void sum_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_t end, int rank,
+                  int micro_batch, float* out) {
   const Words one = hn::Set(kBits, 1U);
   const Words ranks = hn::Set(kBits, static_cast<std::uint32_t>(draw.ranks));
   const Words others = hn::Sub(ranks, one);
   const Words sizes = hn::Set(kBits, (1U << draw.size_bits) - 1);
+  const Words even_sizes = hn::AndNot(one, sizes), odd = hn::And(one, sizes);
   const Words batches = hn::Set(kBits, static_cast<std::uint32_t>(draw.micro_batches - 1));
   const Words exponent = hn::Set(kBits, static_cast<std::uint32_t>(127 + draw.unit_exponent));
-  const Counted counted = {hn::Set(kBits, static_cast<std::uint32_t>(rank)),
-                           hn::Set(kBits, static_cast<std::uint32_t>(micro_batch)),
-                           mask_if(rank == kEach), mask_if(micro_batch == kEach)};
+  const Counted<kWhich> counted = {hn::Set(kBits, static_cast<std::uint32_t>(rank)),
+                                   hn::Set(kBits, static_cast<std::uint32_t>(micro_batch))};
   const Words strides = hn::Mul(hn::Iota(kBits, 0U), hn::Set(kBits, kStride));  // of the lanes
-  const float times = rank == kEach ? 1.0F : static_cast<float>(draw.ranks);
-  // The smallest unit in two steps: an operand that is a denormal takes Intel's cores 150 cycles.
+  const float times = kWhich == Which::all ? 1.0F : static_cast<float>(draw.ranks);
   const Vector factor = hn::Set(kFloats, times);
   const Vector small_factor = hn::Set(kFloats, times * (draw.smallest / kSmallestNormal));
   const Words next = hn::Set(
@@ -130,10 +140,8 @@ void sum_drawn_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_
       const Words first = mix(hn::Add(strides, hn::Set(kBits, number * kStride + keys.first)));
       const Words second = mix(hn::Add(first, hn::Set(kBits, keys.second)));
       const Words size = hn::Add(one, hn::And(first, sizes));
-      Words other_size = hn::Add(one, hn::And(second, sizes));
-      const Words odd = hn::And(hn::Xor(size, other_size), one);
-      other_size = hn::IfThenElse(hn::Gt(other_size, one), hn::Sub(other_size, odd),
-                                  hn::Add(other_size, odd));
+      const Words other_size =
+          hn::Add(one, hn::Or(hn::And(second, even_sizes), hn::And(first, odd)));
       const Words own = turn;
       turn = wrapped(hn::Add(turn, next), ranks);
       const Words step = hn::ShiftRight<8>(hn::Mul(hn::ShiftRight<kSizeBits>(second), others));
@@ -149,11 +157,21 @@ void sum_drawn_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_
                           hn::Zero(kBits)));
       const Vector value = hn::Mul(hn::ConvertTo(kFloats, hn::BitCast(kIntegers, sum)),
                                    hn::IfThenElse(smallest, small_factor, factor));
-      const Vector unit = hn::IfThenElse(smallest, hn::Set(kFloats, kSmallestNormal), usual);
-      store(hn::Mul(value, unit), out + (element - begin), lanes);
+      const Vector tiny = hn::BitCast(kFloats, times_smallest_normal(hn::Abs(value)));
+      store(hn::IfThenElse(smallest, hn::CopySign(tiny, value), hn::Mul(value, usual)),
+            out + (element - begin), lanes);
     });
     from = to;
   }
+}
+
+void sum_drawn_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_t end, int rank,
+                        int micro_batch, float* out) {
+  const bool each_batch = micro_batch == kEach || draw.micro_batches == 1;
+  const auto sum = rank == kEach ? sum_integers<Which::all>
+                   : each_batch  ? sum_integers<Which::of_rank>
+                                 : sum_integers<Which::of_micro_batch>;
+  sum(draw, begin, end, rank, micro_batch, out);
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
@@ -177,9 +195,9 @@ DrawnIntegers drawn_integers(const IntegerDraw& draw, std::int64_t element) {
   const std::uint32_t second = mix(first + keys.second);
   const int sizes = (1 << draw.size_bits) - 1;
   const int size = 1 + (static_cast<int>(first) & sizes);
-  int other_size = 1 + (static_cast<int>(second) & sizes);
   // Both are even or both odd.
-  other_size += ((size ^ other_size) & 1) * (other_size > 1 ? -1 : 1);
+  const int other_size =
+      1 + ((static_cast<int>(second & ~1U) | static_cast<int>(first & 1)) & sizes);
   const auto bit = [first](int from) { return static_cast<int>(first >> from & 1); };
   const auto step =
       static_cast<int>((second >> kSizeBits) * static_cast<std::uint32_t>(draw.ranks - 1) >> 8);
