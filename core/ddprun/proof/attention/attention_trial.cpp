@@ -16,13 +16,15 @@ TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::
                         TrialLayout layout) {
   const AttentionSizes sizes = config.sizes();
   std::int64_t drawn = 0;
+  const bool by_token = layout == TrialLayout::by_token;
   const auto draw = [&](std::int64_t time) {
-    const at::Tensor values = at::empty({sizes.batch, sizes.heads, time, sizes.head_dim});
+    const at::Tensor values =
+        by_token ? at::empty({sizes.batch, time, sizes.heads, sizes.head_dim}).transpose(1, 2)
+                 : at::empty({sizes.batch, sizes.heads, time, sizes.head_dim});
     const std::int64_t begin = drawn;
     drawn += values.numel();
     kernels::write_normal_values(mix_bits(seed), begin, drawn, 1, values.data_ptr<float>());
-    const at::Tensor x = values.to(device, scalar_type(config.dtype));
-    return layout == TrialLayout::contiguous ? x : x.transpose(1, 2).contiguous().transpose(1, 2);
+    return values.to(device, scalar_type(config.dtype));
   };
   TrialInputs inputs;
   inputs.q = draw(sizes.queries);
