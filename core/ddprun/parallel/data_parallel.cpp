@@ -175,16 +175,17 @@ DataParallel::~DataParallel() {
 
 void DataParallel::on_accumulated(int index) {
   if (!buffers_.adopt_gradient(index)) return;
-  const bool exchanged = exchanges(order_.phase() == StepPhase::last_backward);
-  if (exchanged) buffers_.finish_gradient(index);
+  const bool last_backward = order_.phase() == StepPhase::last_backward;
+  const bool final = last_backward || sharded();
+  if (final) buffers_.finish_gradient(index);
   const bool last = ++gradients_seen_ == buffers_.count();
   if (last || marks_details_) {
     const Mark now = context_.process_group().device().mark();
     if (marks_details_) marks_.gradients.push_back(now);
     if (last) marks_.last_gradient = now;
   }
-  if (!exchanged) return;
-  if (watch_) watch_(index);
+  if (final && watch_) watch_(index);
+  if (!exchanges(last_backward)) return;
   const MemoryScope buffers(MemoryCategory::communication);
   called(strategy_, "on_gradient()", [&] { strategy_.on_gradient(index); });
 }

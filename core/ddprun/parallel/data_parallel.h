@@ -170,8 +170,12 @@ class DataParallel {
   void before_forward(MicroBatch micro_batch) { walk_.before_forward(micro_batch); }
   BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
   /// For checks: `watch` is called when a gradient of this rank is what buffers() will exchange,
-  /// before the strategy hears of it. Empty: nobody watches.
-  void watch_gradients(std::function<void(int index)> watch) { watch_ = std::move(watch); }
+  /// before the strategy hears of it. Empty: nobody watches. `alone`: the strategy hears of none,
+  /// and they stay this rank's own, unless they are sharded.
+  void watch_gradients(std::function<void(int index)> watch, bool alone = false) {
+    watch_ = std::move(watch);
+    alone_ = alone;
+  }
 
  private:
   class Hook;
@@ -180,10 +184,9 @@ class DataParallel {
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);
+  bool sharded() const { return buffers_.holding().gradients == Placement::sharded; }
   /// Whether the gradients of this micro-batch travel.
-  bool exchanges(bool last) const {
-    return last || buffers_.holding().gradients == Placement::sharded;
-  }
+  bool exchanges(bool last) const { return (last && !alone_) || sharded(); }
   /// Throws Error if the program wrote a parameter that is a copy of what is updated.
   void check_unwritten();
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
@@ -210,6 +213,7 @@ class DataParallel {
   int gradients_seen_ = 0;               // in the backward under way
   std::vector<std::uint32_t> versions_;  // of the model's tensors, when they were last looked at
   std::function<void(int index)> watch_ = {};
+  bool alone_ = false;  // watch_gradients()
   /// Each takes our hook off a parameter's node in the autograd graph, and keeps that node alive,
   /// as autograd itself does not.
   std::vector<std::function<void()>> remove_hooks_;

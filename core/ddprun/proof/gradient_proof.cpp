@@ -21,18 +21,20 @@ namespace ddprun {
 namespace {
 
 /// What a backward makes of each run on this rank, before the strategy hears of it, in float32.
+/// `alone`: it does not (DataParallel::watch_gradients()).
 struct OneBackward {
   std::vector<at::Tensor> gradients;
   double loss = 0;
 };
 
 OneBackward compute(DataParallel& data_parallel, const std::vector<Range>& runs,
-                    const std::function<at::Tensor()>& of_batch) {
+                    const std::function<at::Tensor()>& of_batch, bool alone) {
   OneBackward out{.gradients = std::vector<at::Tensor>(runs.size())};
-  data_parallel.watch_gradients([&](int index) {
+  const auto keep = [&](int index) {
     const at::Tensor run = data_parallel.buffers().gradients(runs[index]);
     out.gradients[index] = run.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  });
+  };
+  data_parallel.watch_gradients(keep, alone);
   const Loss loss = data_parallel.forward(of_batch);
   data_parallel.backward(loss);
   data_parallel.watch_gradients({});
@@ -80,8 +82,8 @@ Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
   const FlatBuffers& buffers = data_parallel.buffers();
   StrategyState state(data_parallel.context().carried());
   const std::vector<Range> runs = drawn_runs(buffers, draw);
-  const OneBackward made = compute(data_parallel, runs, losses.own);
-  const OneBackward expected = compute(data_parallel, runs, losses.reference);
+  const OneBackward made = compute(data_parallel, runs, losses.own, /*alone=*/false);
+  const OneBackward expected = compute(data_parallel, runs, losses.reference, /*alone=*/true);
   state.put_back();
   const PrecisionDtypes dtypes = data_parallel.precision().dtypes();
   const std::string format = dtypes.product_format();

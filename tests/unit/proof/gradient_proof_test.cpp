@@ -16,9 +16,13 @@ namespace ddprun {
 namespace {
 
 class ExchangesNothing : public Strategy {
+ public:
+  int backwards = 0;  // that it finished
+
+ private:
   Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
   void setup(StrategyContext&) override {}
-  void finish_backward() override {}
+  void finish_backward() override { ++backwards; }
 };
 
 class TravelsIn final : public Precision {
@@ -58,6 +62,7 @@ Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloa
                                  {.own = loss(other ? own : right, other ? added : nothing),
                                   .reference = loss(right, nothing)},
                                  5);
+    EXPECT_EQ(strategy.backwards, 1) << "the reference does not travel";
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_TRUE(at::equal(parameters[0].tensor, before));
   });
