@@ -35,7 +35,7 @@ LostUpdateCounter::LostUpdateCounter(DataParallel& data_parallel, const Optimize
   const auto settings = group_settings(buffers.names(), optimizer);
   for (int index = 0; index < buffers.count(); ++index) {
     tensors_.push_back({.parameter = buffers.name(index), .weights = buffers.range(index).size()});
-    if (settings[index].lr_scale == 0) continue;
+    if (settings[index].lr_scale == 0 || !counted_here(index)) continue;
     for (const Range& own : buffers.owned(buffers.range(index))) parts_.push_back({index, own});
   }
 }
@@ -69,9 +69,10 @@ at::Tensor LostUpdateCounter::moves(const Part& part) const {
   return part.gradients.logical_or(looked_at(first_moment(moments, part.range), part).ne(0));
 }
 
-bool LostUpdateCounter::counted_here(const ProcessGroup& group) const {
+bool LostUpdateCounter::counted_here(int index) const {
   const FlatBuffers& buffers = data_parallel_.buffers();
-  if (buffers.owns_all()) return group.rank() == 0;
+  const ProcessGroup& group = data_parallel_.context().process_group();
+  if (buffers.owns_all()) return index % group.size() == group.rank();
   const int shards = buffers.holding().shards;
   return shards == 0 || group.rank() < shards;
 }
@@ -79,7 +80,7 @@ bool LostUpdateCounter::counted_here(const ProcessGroup& group) const {
 std::optional<double> LostUpdateCounter::end_step(ProcessGroup& group, bool updated) {
   std::vector<std::int64_t> own(2 * tensors_.size());  // of each: looked at, lost
   for (Part& part : parts_) {
-    if (updated && counted_here(group)) {
+    if (updated) {
       const at::Tensor after = looked_at(data_parallel_.buffers().parameters(part.range), part);
       const at::Tensor moved = moves(part);
       own[2 * part.index] += moved.count_nonzero().item<std::int64_t>();

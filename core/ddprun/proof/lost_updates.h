@@ -36,7 +36,7 @@ class LostUpdateCounter {
   std::vector<LostUpdates> tensors() const;
 
  private:
-  /// What this rank owns of one parameter.
+  /// What this rank counts of one parameter.
   struct Part {
     int index;
     Range range;
@@ -48,7 +48,8 @@ class LostUpdateCounter {
   at::Tensor looked_at(const at::Tensor& of, const Part& part) const;
   /// Where a step has to move the weights.
   at::Tensor moves(const Part& part) const;
-  bool counted_here(const ProcessGroup& group) const;
+  /// Where all ranks own all, each counts some of the parameters.
+  bool counted_here(int index) const;
 
   DataParallel& data_parallel_;
   std::vector<Part> parts_;
