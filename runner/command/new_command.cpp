@@ -10,7 +10,6 @@
 #include <iterator>
 #include <map>
 #include <ranges>
-#include <string_view>
 #include <system_error>
 
 #include "ddprun/base/durable_file.h"

@@ -8,7 +8,6 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
-#include "runner/report/table_lines.h"
 
 namespace ddprun {
 

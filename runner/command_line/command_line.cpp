@@ -25,7 +25,6 @@
 #include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
-#include "runner/command/request.h"
 #include "runner/command_line/completion.h"
 #include "runner/doctor/doctor.h"
 #include "runner/launch/memory_words.h"

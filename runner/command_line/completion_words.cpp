@@ -1,5 +1,4 @@
 // Words of sections and plugins, from their declarations.
-#include <fmt/format.h>
 
 #include <memory>
 #include <set>

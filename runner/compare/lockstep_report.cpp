@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "ddprun/base/json.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "ddprun/base/error.h"
 #include "runner/report/earlier_rows.h"

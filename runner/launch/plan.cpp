@@ -6,8 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <vector>
-
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"

@@ -2,7 +2,6 @@
 #include "runner/report/report_table.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 

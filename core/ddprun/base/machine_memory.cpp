@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <optional>
-#include <string>
 
 namespace ddprun {
 

@@ -1,8 +1,6 @@
 // YAML text to ConfigNode and back: the only place that knows yaml-cpp.
 #include "ddprun/config/config_node.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <yaml-cpp/emitter.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -14,7 +12,6 @@
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plugin_library.h"
-#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 

@@ -7,10 +7,8 @@
 #include <system_error>
 
 #include "ddprun/base/crash_words.h"
-#include "ddprun/base/error.h"
 #include "ddprun/base/shared_library.h"
 #include "ddprun/config/options_io.h"
-#include "ddprun/plugin/export.h"
 
 namespace ddprun {
 

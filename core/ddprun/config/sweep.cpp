@@ -8,7 +8,6 @@
 #include <cmath>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/counter_hash.h"
@@ -16,7 +15,6 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/data/sample_order.h"
-#include "ddprun/data/token_sequence.h"
 
 namespace ddprun {
 

@@ -3,7 +3,6 @@
 
 #include <glob.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "ddprun/base/error.h"

@@ -1,8 +1,6 @@
 // Bytes, or a tokenizer.
 #include "ddprun/data/text_codec.h"
 
-#include "ddprun/tokenizer/tokenizer.h"
-
 namespace ddprun {
 
 TextCodec::TextCodec(const DataConfig& config) : bytes_(config.source == DataKind::text) {

@@ -1,7 +1,6 @@
 // Text as bytes: reads files and folders, and tells text from other files.
 #include "ddprun/data/token_sequence.h"
 
-#include <algorithm>
 #include <boost/locale/utf.hpp>
 #include <filesystem>
 #include <new>

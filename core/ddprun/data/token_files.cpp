@@ -3,16 +3,12 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <bit>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"

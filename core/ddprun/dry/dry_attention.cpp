@@ -5,7 +5,6 @@
 #include <ATen/record_function.h>
 
 #include <utility>
-#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/plugin/attention.h"

@@ -12,10 +12,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <system_error>
 
 #include "ddprun/base/build_id.h"

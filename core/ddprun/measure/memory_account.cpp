@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "ddprun/base/ranges.h"
 #include "ddprun/measure/block_category.h"

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "ddprun/base/machine_memory.h"

@@ -10,7 +10,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>

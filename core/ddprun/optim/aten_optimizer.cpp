@@ -5,7 +5,6 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
-#include <algorithm>
 #include <optional>
 
 namespace ddprun {

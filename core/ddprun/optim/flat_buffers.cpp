@@ -2,7 +2,6 @@
 #include "ddprun/optim/flat_buffers.h"
 
 #include <ATen/Functions.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +9,6 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/memory/memory_category.h"
-#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/layout_data.h"
 #include "ddprun/optim/parameter_check.h"

@@ -6,8 +6,6 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -16,7 +14,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/memory/memory_label.h"
-#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
 
 namespace ddprun {

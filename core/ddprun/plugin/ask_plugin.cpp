@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/plugin/called.h"
 

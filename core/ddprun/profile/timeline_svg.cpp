@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/intervals.h"

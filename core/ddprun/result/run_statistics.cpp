@@ -6,7 +6,6 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
-#include <string>
 
 #include "ddprun/result/plain_json.h"
 

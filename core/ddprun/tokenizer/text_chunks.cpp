@@ -2,9 +2,7 @@
 #include "ddprun/tokenizer/train_tokenizer.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <stdexcept>
-#include <string>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/regular_file.h"

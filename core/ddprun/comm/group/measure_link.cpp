@@ -8,7 +8,6 @@
 #include <array>
 #include <limits>
 #include <numeric>
-#include <optional>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/all_gather_values.h"

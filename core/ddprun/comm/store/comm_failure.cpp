@@ -3,8 +3,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <utility>
-
 #include "ddprun/base/failure.h"
 
 namespace ddprun {

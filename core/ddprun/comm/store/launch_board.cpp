@@ -12,8 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "ddprun/base/error.h"
-
 namespace ddprun {
 
 namespace {

@@ -1,7 +1,6 @@
 // Requests of a store over a socket that never blocks without a limit.
 #include "ddprun/comm/store/store_client.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netinet/tcp.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <thread>
 #include <type_traits>
 

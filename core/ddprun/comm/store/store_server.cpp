@@ -2,6 +2,7 @@
 #include "ddprun/comm/store/store_server.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -13,9 +14,7 @@
 #include <cstring>
 #include <list>
 #include <memory>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store/store_connection.h"

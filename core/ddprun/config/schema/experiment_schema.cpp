@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/config/registry.h"
-#include "ddprun/config/schema/options_schema.h"
 #include "ddprun/config/sweep.h"
 #include "ddprun/plugin/called.h"
 

@@ -17,10 +17,7 @@
 #include <cmath>
 #include <memory>
 #include <set>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/ranges.h"

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
-#include <utility>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"

@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <set>
-#include <utility>
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/ranges.h"

@@ -10,7 +10,6 @@
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
-#include <functional>
 #include <system_error>
 #include <utility>
 

@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/host_times.h"
-#include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/kernel_clock.h"

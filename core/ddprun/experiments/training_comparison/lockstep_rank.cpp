@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
