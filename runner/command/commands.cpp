@@ -59,13 +59,11 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
 [[noreturn]] void throw_unknown(const PluginRegistry& registry, const std::string& name) {
   auto known = mapped(describe_sections(experiment_kinds()), [](auto& each) { return each.first; });
   for (const PluginInfo& info : registry.list()) known.push_back(info.name);
-  const std::string near = nearest(name, known);
   throw ConfigError({.what = "nothing of that name to describe",
                      .where = "the command line",
                      .got = name,
                      .expected = list_text(known),
-                     .hint = near.empty() ? "`ddprun list` shows the plugins"
-                                          : "did you mean \"" + near + "\"?"});
+                     .hint = did_you_mean(name, known, "`ddprun list` shows the plugins")});
 }
 
 }  // namespace

@@ -218,12 +218,11 @@ ConfigError usage_error(const CLI::App& app, const CLI::ParseError& error) {
                         .expected = "what the command takes; its options are " + options,
                         .hint = help});
   }
-  const std::string near = nearest(unread.front(), names);
   return ConfigError({.what = "unexpected argument",
                       .where = command,
                       .got = unread.front(),
                       .expected = options,
-                      .hint = near.empty() ? help : "did you mean " + near + "?"});
+                      .hint = did_you_mean(unread.front(), names, help)});
 }
 
 /// Refuses options of which one leaves another without effect.

@@ -111,15 +111,13 @@ std::string all_tunable() { return list_text(std::views::keys(tunable())); }
 
 [[noreturn]] void refuse_unknown(const std::string& key, std::vector<std::string> names) {
   for (const auto& [name, unused] : tunable()) names.push_back(name);
-  const std::string near = nearest(key, names);
   throw ConfigError({.what = "--over names a key that no experiment has",
                      .where = kOver,
                      .got = key,
                      .expected = all_tunable() + ", options of plugins",
-                     .hint = near.empty()
-                                 ? "`ddprun describe NAME` lists the keys of a section, and "
-                                   "the options of a plugin"
-                                 : fmt::format("did you mean '{}'?", near)});
+                     .hint = did_you_mean(key, names,
+                                          "`ddprun describe NAME` lists the keys of a section, and "
+                                          "the options of a plugin")});
 }
 
 /// An option that no installed plugin has is a mistake of typing.

@@ -150,7 +150,7 @@ TEST(Command, AMistypedOptionIsCorrected) {
   TemporaryFolder folder;
   EXPECT_THAT(refusal_of(folder, {"e.yaml", "--formt", "json"}),
               AllOf(HasSubstr("error: unexpected argument"), HasSubstr("where: ddprun run"),
-                    HasSubstr("got: --formt"), HasSubstr("did you mean --format?")));
+                    HasSubstr("got: --formt"), HasSubstr("did you mean '--format'?")));
   EXPECT_THAT(refusal_of(folder, {"list", "flat"}),
               AllOf(HasSubstr("error: unexpected argument"), HasSubstr("got: flat"),
                     HasSubstr("`ddprun list --help`")));
@@ -230,8 +230,7 @@ TEST(Command, TellsWhatThereIs) {
   EXPECT_THAT(not_installed, HasSubstr("cmake --install build/release"));
   const std::string no_python = refusal_of(folder, {"describe", "eager", "--python"});
   EXPECT_THAT(no_python, HasSubstr("it has no library for Python"));
-  EXPECT_THAT(refusal_of(folder, {"describe", "bucketted"}),
-              HasSubstr("did you mean \"bucketed\"?"));
+  EXPECT_THAT(refusal_of(folder, {"describe", "bucketted"}), HasSubstr("did you mean 'bucketed'?"));
 }
 
 TEST(Command, WrongUsageIsStatusTwo) {

@@ -82,9 +82,8 @@ class ValueReader {
     }
     const auto& allowed = spec_.limits.one_of;
     if (!allowed.empty() && !contains(allowed, node.scalar)) {
-      const std::string near = nearest(node.scalar, allowed);
       fail(node, {.what = quoted_key() + " cannot be '" + node.scalar + "'",
-                  .hint = near.empty() ? near : "did you mean '" + near + "'?"});
+                  .hint = did_you_mean(node.scalar, allowed, "")});
     }
     *out = node.scalar;
   }
@@ -241,13 +240,12 @@ class Reader : public Options {
   void refuse_unknown() const {
     for (const auto& [key, value] : node_.map) {
       if (contains(known_, key)) continue;
-      const std::string near = nearest(key, known_);
       throw ConfigError(
           {.what = "unknown key " + quote_key(key, where_),
            .where = value.key_origin,
            .got = compact(value),
            .expected = known_.empty() ? "no keys: it has no options" : list_text(known_),
-           .hint = near.empty() ? "remove it" : "did you mean '" + near + "'?"});
+           .hint = did_you_mean(key, known_, "remove it")});
     }
   }
 

@@ -44,4 +44,8 @@ std::vector<OptionInfo> list_options(const std::function<void(Options&)>& declar
 /// one, is at most a third of the longer text.
 std::string nearest(const std::string& name, const std::vector<std::string>& candidates);
 
+/// A hint: "did you mean 'steps'?", for the nearest candidate; `otherwise` if there is none.
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& candidates,
+                         const std::string& otherwise);
+
 }  // namespace ddprun

@@ -177,4 +177,10 @@ std::string nearest(const std::string& name, const std::vector<std::string>& can
   return best;
 }
 
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& candidates,
+                         const std::string& otherwise) {
+  const std::string near = nearest(name, candidates);
+  return near.empty() ? otherwise : "did you mean '" + near + "'?";
+}
+
 }  // namespace ddprun

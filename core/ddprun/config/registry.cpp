@@ -118,13 +118,10 @@ struct PluginRegistry::Impl {
       if (library.info.kind == kind) names.insert(library.info.name);
     }
     const std::vector<std::string> known(names.begin(), names.end());
-    const std::string near = nearest(name, known);
-    std::string hint = fmt::format("did you mean '{}'?", near);
-    if (near.empty()) {
-      hint =
-          "`ddprun list` shows every plugin; one of your own lies where plugin_path in the YAML, "
-          "or --plugin-path, says";
-    }
+    std::string hint = did_you_mean(
+        name, known,
+        "`ddprun list` shows every plugin; one of your own lies where plugin_path in the YAML, or "
+        "--plugin-path, says");
     for (const auto& folder : folders) {
       hint += fmt::format("\n  searched: {}{}", folder.string(),
                           is_folder(folder) ? "" : " (no such folder)");

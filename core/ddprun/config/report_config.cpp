@@ -48,13 +48,12 @@ std::string title_of(const std::string& name, const std::string& where,
   }
   titles.emplace_back("proof");
   if (std::ranges::count(titles, name) > 0) return name;
-  const std::string near = nearest(name, titles);
-  throw ConfigError({.what = "report names a column that the table does not have",
-                     .where = where,
-                     .got = name,
-                     .expected = fmt::format("of {}", fmt::join(titles, ", ")),
-                     .hint = near.empty() ? "docs/measurement.md says what each column is"
-                                          : "did you mean \"" + near + "\"?"});
+  throw ConfigError(
+      {.what = "report names a column that the table does not have",
+       .where = where,
+       .got = name,
+       .expected = fmt::format("of {}", fmt::join(titles, ", ")),
+       .hint = did_you_mean(name, titles, "docs/measurement.md says what each column is")});
 }
 
 void check_timeline(const ReportConfig& config, const ConfigNode& document, std::size_t rows) {

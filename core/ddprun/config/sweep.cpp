@@ -350,14 +350,13 @@ std::string swept_key(const std::string& name, const std::vector<SweptValues>& p
     if (key.ends_with("." + name)) found.push_back(key);
   }
   if (found.size() == 1) return found.front();
-  const std::string near = found.empty() ? nearest(name, keys) : found.front();
   throw ConfigError({.what = found.empty() ? "report names a key that is not swept"
                                            : "report names a key by a part that several keys have",
                      .where = where,
                      .got = name,
                      .expected = keys.empty() ? "a sweep" : list_text(keys),
-                     .hint = near.empty() ? "remove it; on the command line: --set 'report={}'"
-                                          : "did you mean \"" + near + "\"?"});
+                     .hint = did_you_mean(found.empty() ? name : found.front(), keys,
+                                          "remove it; on the command line: --set 'report={}'")});
 }
 
 }  // namespace ddprun

@@ -152,7 +152,7 @@ TEST(Report, APivotOfWhatIsNotThereIsRefused) {
        {"columns: los", "pivot: {rows: [a.size, context], columns: strategy, value: los}"}) {
     const std::string text = report_refused(report);
     EXPECT_THAT(text, HasSubstr("report names a column that the table does not have\n"));
-    EXPECT_THAT(text, HasSubstr("hint: did you mean \"loss\"?"));
+    EXPECT_THAT(text, HasSubstr("hint: did you mean 'loss'?"));
   }
 }
 
