@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace ddprun {
 
@@ -34,6 +35,18 @@ class ConfigError : public Error {
   using Error::Error;
   ~ConfigError() override;
 };
+
+/// Returns run(). A ConfigError that it throws is thrown again with another `where`.
+template <class Run>
+decltype(auto) with_place(const std::string& where, const Run& run) {
+  try {
+    return run();
+  } catch (const ConfigError& error) {
+    ErrorText text = error.text();
+    text.where = where;
+    throw ConfigError(std::move(text));
+  }
+}
 
 /// A plugin library that cannot be loaded, or a name that no library supplies. Exit status 2.
 class PluginError : public Error {

@@ -276,14 +276,7 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
          .expected = "--set key.path=value",
          .hint = no_key ? "as in --set train.steps=20" : "for empty text write \"\""});
   }
-  ConfigNode value;
-  try {
-    value = parse_yaml(text, origin);
-  } catch (const ConfigError& error) {
-    ErrorText parts = error.text();
-    parts.where = origin;
-    throw ConfigError(std::move(parts));
-  }
+  ConfigNode value = with_place(origin, [&] { return parse_yaml(text, origin); });
   set_origin(value, origin);
 
   const std::string path = assignment.substr(0, equals);

@@ -37,13 +37,7 @@ void finish_mpi() {
 }
 
 void check_mpi(const std::string& where) {
-  try {
-    load_mpi_library();
-  } catch (const ConfigError& error) {
-    ErrorText text = error.text();
-    text.where = where;
-    throw ConfigError(std::move(text));
-  }
+  with_place(where, load_mpi_library);
   const auto launch = rank_info_from_environment();
   if (launch && (launch->launcher == "openmpi" || launch->launcher == "slurm")) return;
   throw ConfigError({.what = "backend mpi joins ranks that MPI's launcher started",

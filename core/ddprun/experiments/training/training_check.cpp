@@ -2,9 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <functional>
-#include <utility>
-
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
@@ -18,17 +15,6 @@
 namespace ddprun {
 
 namespace {
-
-/// Runs `check`, whose refusal then names the place of `key` in the file.
-void at_origin(const Experiment& e, const std::string& key, const std::function<void()>& check) {
-  try {
-    check();
-  } catch (const ConfigError& error) {
-    ErrorText text = error.text();
-    text.where = origin_of(e.document, key);
-    throw ConfigError(std::move(text));
-  }
-}
 
 void check_model(const Experiment& e, const TrainingConfig& c) {
   const ModelConfig& m = c.model;
@@ -61,7 +47,9 @@ void check_model(const Experiment& e, const TrainingConfig& c) {
             .expected = "RMSNorm, RoPE, SwiGLU, no biases, and q, k and v one by one",
             .hint = "model: {kernels: reference}"});
   }
-  if (!m.frozen.empty()) at_origin(e, "model.frozen", [&] { model_parameters(m); });
+  if (!m.frozen.empty()) {
+    with_place(origin_of(e.document, "model.frozen"), [&] { model_parameters(m); });
+  }
   refuse_unused(e, !m.frozen.empty() && c.train.measure == StepExtent::forward, "model.frozen",
                 said("train.measure", name_of(c.train.measure)));
 }
@@ -143,7 +131,8 @@ void check_optimizer(const Experiment& e, const TrainingConfig& c) {
   const std::string schedule = said("optimizer.schedule.name", name_of(o.schedule.name));
   refuse_unused(e, constant && o.schedule.min_lr != 0, "optimizer.schedule.min_lr", schedule);
   if (!o.groups.empty()) {
-    at_origin(e, "optimizer.groups", [&] { group_settings(trained_names(c.model), o); });
+    with_place(origin_of(e.document, "optimizer.groups"),
+               [&] { group_settings(trained_names(c.model), o); });
   }
   if (o.overlap && o.clip_norm > 0) {
     refuse(e, "optimizer.overlap",
@@ -236,7 +225,8 @@ void check_kernels(const Experiment& e, const TrainingConfig& c) {
 // Which blocks backward computes again.
 void check_recompute(const Experiment& e, const TrainingConfig& c) {
   const std::string key = "model.recompute";
-  at_origin(e, key, [&] { recompute_plan(c.model.recompute, c.model.layers); });
+  with_place(origin_of(e.document, key),
+             [&] { recompute_plan(c.model.recompute, c.model.layers); });
   if (c.model.recompute.none()) return;
   refuse_unused(e, c.train.measure == StepExtent::forward, key,
                 said("train.measure", name_of(c.train.measure)));
