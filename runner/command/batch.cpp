@@ -60,7 +60,8 @@ class Batch {
         if (file.error.empty()) check_places(file);
       }
     }
-    if (request_.resume) read_earlier();
+    if (request_.resume)
+      resumption_.read(rows_);  // before anything runs: what is damaged shows now
     for (const PlannedFile& file : files_) {
       if (file.error.empty()) {
         run_file(file);
@@ -171,24 +172,11 @@ class Batch {
     return context;
   }
 
-  std::vector<BatchResumption::Planned> planned(std::span<const BatchRow> rows) const {
-    return mapped(rows, [this](const BatchRow& each) {
-      const bool can_run = each.planned != nullptr && each.planned->not_here.empty();
-      return BatchResumption::Planned{&each.row, each.file, place(each), can_run};
-    });
-  }
-
-  /// Before anything runs, so that what is damaged shows now.
-  void read_earlier() {
-    auto earlier = resumption_.read(planned(rows_));
-    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].earlier = std::move(earlier[i]);
-  }
-
   /// Runs taken over rows again while those of now find other conditions; returns whether one was.
   bool run_outdated(FileResult& file) {
     bool any = false;
     while (interrupted_ == 0 && !failed_in_joined_launch_) {
-      const std::vector<bool> outdated = resumption_.outdated(planned(file.rows));
+      const std::vector<bool> outdated = resumption_.outdated(file.rows);
       if (std::ranges::count(outdated, true) == 0) break;
       ++occasion_.round;
       for (std::size_t i = 0; i < outdated.size() && interrupted_ == 0; ++i) {
@@ -351,8 +339,8 @@ class Batch {
   std::vector<PlannedFile> files_;
   Executor& executor_;
   ProgressDisplay& display_;
-  BatchResumption resumption_ = {executor_, [this](const std::string& text) {
-                                   if (!request_.quiet) display_.message(text);
+  BatchResumption resumption_ = {executor_, [this](const BatchRow& row, const std::string& text) {
+                                   if (!request_.quiet) display_.message(place(row) + ": " + text);
                                  }};
   std::vector<BatchRow> rows_;
   std::vector<fs::path> written_;

@@ -53,6 +53,8 @@ struct BatchRow {
   bool last_in_round = false;              ///< PlannedTurn's
   std::optional<EarlierRow> earlier = {};  ///< with --resume
 
+  /// Whether this machine can run it, and it is not done with all of its steps.
+  bool runs_here() const { return planned != nullptr && planned->not_here.empty(); }
   bool cannot_run() const { return row.status == RowStatus::not_here && !earlier; }
   /// The complete result that it was taken from, or an empty path.
   std::filesystem::path found_in() const {

@@ -7,7 +7,6 @@
 
 #include "ddprun/base/ranges.h"
 #include "ddprun/result/conditions.h"
-#include "runner/command/batch_file.h"
 
 namespace ddprun {
 
@@ -30,14 +29,13 @@ std::optional<EarlierRow> newest_of(const Row& planned, const std::vector<Earlie
 }
 
 /// The first difference to a row of `rows` whose conditions count.
-std::vector<Difference> outdated_by(const Row& row,
-                                    const std::vector<BatchResumption::Planned>& rows) {
+std::vector<Difference> outdated_by(const Row& row, std::span<const BatchRow> rows) {
   const auto ran = [](const Row& each) { return each.measured() && each.taken_from.empty(); };
-  const bool any_ran = std::ranges::any_of(rows, [&](const auto& each) { return ran(*each.row); });
-  for (const auto& other : rows) {
-    const bool counts = any_ran ? ran(*other.row) : other.row->occasion.time > row.occasion.time;
+  const bool any_ran = std::ranges::any_of(rows, ran, &BatchRow::row);
+  for (const BatchRow& other : rows) {
+    const bool counts = any_ran ? ran(other.row) : other.row.occasion.time > row.occasion.time;
     if (!counts) continue;
-    if (auto unlike = unasked_differences(row, *other.row); !unlike.empty()) return unlike;
+    if (auto unlike = unasked_differences(row, other.row); !unlike.empty()) return unlike;
   }
   return {};
 }
@@ -51,38 +49,38 @@ std::vector<bool> BatchResumption::of_rank_0(const std::vector<bool>& own) {
   return mapped(text, [](char each) { return each == '+'; });
 }
 
-std::vector<std::optional<EarlierRow>> BatchResumption::read(const std::vector<Planned>& rows) {
-  std::vector<std::optional<EarlierRow>> out(rows.size());
+void BatchResumption::read(std::span<BatchRow> rows) {
   std::vector<bool> taken(rows.size());
   std::map<const PlannedFile*, std::map<RunKey, std::vector<EarlierRow>>> found;  // a file each
   for (std::size_t i = 0; executor_.reports() && i < rows.size(); ++i) {
-    const auto& [row, file, place, can_run] = rows[i];
-    if (!file->error.empty()) continue;
-    const auto [known, is_new] = found.try_emplace(file);
-    if (is_new) known->second = earlier_rows(std::filesystem::path(file->output_dir) / file->name);
+    BatchRow& each = rows[i];
+    const PlannedFile& file = *each.file;
+    if (!file.error.empty()) continue;
+    const auto [known, is_new] = found.try_emplace(&file);
+    if (is_new) known->second = earlier_rows(std::filesystem::path(file.output_dir) / file.name);
     std::vector<Difference> unlike;
-    out[i] = newest_of(*row, known->second[{row->fingerprint, row->repetition}], unlike);
-    const bool lost = out[i] && can_run && !unsaved(out[i]->row).empty();
-    taken[i] = out[i] && !lost && (unlike.empty() || !can_run);
-    if (!taken[i]) out[i].reset();
-    if (lost) say_(place + ": runs again: its last checkpoint was not saved");
+    auto newest =
+        newest_of(each.row, known->second[{each.row.fingerprint, each.row.repetition}], unlike);
+    const bool lost = newest && each.runs_here() && !unsaved(newest->row).empty();
+    taken[i] = newest && !lost && (unlike.empty() || !each.runs_here());
+    if (taken[i]) each.earlier = std::move(newest);
+    if (lost) say_(each, "runs again: its last checkpoint was not saved");
     if (lost || unlike.empty()) continue;
-    say_(place + (can_run ? ": runs again: " : ": cannot run again, and stays: ") +
-         then_and_now(unlike));
+    say_(each, (each.runs_here() ? "runs again: " : "cannot run again, and stays: ") +
+                   then_and_now(unlike));
   }
   taken = of_rank_0(taken);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (taken[i] && !out[i]) out[i].emplace().row.status = RowStatus::ok;
+    if (taken[i] && !rows[i].earlier) rows[i].earlier.emplace().row.status = RowStatus::ok;
   }
-  return out;
 }
 
-std::vector<bool> BatchResumption::outdated(const std::vector<Planned>& rows) {
+std::vector<bool> BatchResumption::outdated(std::span<const BatchRow> rows) {
   std::vector<bool> out;
-  for (const auto& [row, file, place, can_run] : rows) {
-    const bool may_run = can_run && !row->taken_from.empty();
-    const auto unlike = may_run ? outdated_by(*row, rows) : std::vector<Difference>();
-    if (!unlike.empty()) say_(place + ": runs again: " + then_and_now(unlike));
+  for (const BatchRow& each : rows) {
+    const bool may_run = each.runs_here() && !each.row.taken_from.empty();
+    const auto unlike = may_run ? outdated_by(each.row, rows) : std::vector<Difference>();
+    if (!unlike.empty()) say_(each, "runs again: " + then_and_now(unlike));
     out.push_back(!unlike.empty());
   }
   return of_rank_0(out);
