@@ -8,9 +8,10 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
+#include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/checkpoint/safetensors.h"
+#include "ddprun/config/options_io.h"
 #include "ddprun/model/llama_layout.h"
-#include "runner/command/checkpoint_paths.h"
 #include "runner/command/commands.h"
 #include "runner/report/text_table.h"
 
@@ -83,7 +84,8 @@ int diff(const fs::path& first, const fs::path& second) {
 int export_hf(const fs::path& folder, const fs::path& target) {
   const CheckpointState state = read_state(folder);
   if (verify(folder) != kExitDone) return kExitFailed;
-  write_llama(SafetensorsFile(folder / kModelFile), model_of(experiment_of(state, folder)),
+  const ConfigNode experiment = parse_yaml(state.config, (folder / kStateFile).string());
+  write_llama(SafetensorsFile(folder / kModelFile), read_section<ModelConfig>(experiment, "model"),
               fs::absolute(target).lexically_normal());
   std::cout << printable_line(target.string()) << ": the weights in Llama's layout\n";
   return kExitDone;

@@ -8,13 +8,13 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
+#include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/data/text_codec.h"
 #include "ddprun/model/generate.h"
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/model/transformer.h"
-#include "runner/command/checkpoint_paths.h"
 #include "runner/command/commands.h"
 
 namespace ddprun {
@@ -53,10 +53,7 @@ std::vector<std::int64_t> prompt_tokens(const Request& request, const TextCodec&
 
 /// Of what its data was. Throws ConfigError if nobody says what tokens are.
 TextCodec codec_of(const ConfigNode& experiment, const fs::path& folder) {
-  const ConfigNode* const data = experiment.find("data");
-  DataConfig config;
-  read_options(data == nullptr ? ConfigNode() : *data, "data",
-               [&](Options& options) { declare_options(options, config); });
+  const auto config = read_section<DataConfig>(experiment, "data");
   TextCodec codec(config);
   if (codec.known()) return codec;
   throw ConfigError({.what = "nobody says what the model's tokens are",
@@ -72,8 +69,8 @@ int sample_command(const Request& request) {
   const c10::NoGradGuard no_grad;
   const fs::path folder = checkpoint_at(request.paths.front());
   const CheckpointState state = read_state(folder);
-  const ConfigNode experiment = experiment_of(state, folder);
-  const ModelConfig config = model_of(experiment);
+  const ConfigNode experiment = parse_yaml(state.config, (folder / kStateFile).string());
+  const auto config = read_section<ModelConfig>(experiment, "model");
   const TextCodec codec = codec_of(experiment, folder);
   const std::vector<std::int64_t> prompt = prompt_tokens(request, codec, config);
   const std::shared_ptr<Attention> attention = attention_of(experiment, folder, request);

@@ -22,6 +22,16 @@ void read_options(const ConfigNode& node, const std::string& where,
                   const std::function<void(Options&)>& declare,
                   const std::vector<std::string>& ignore = {});
 
+/// The section of a document, read like this; its defaults where there is none.
+template <class Config>
+Config read_section(const ConfigNode& document, const std::string& key) {
+  Config config;
+  const ConfigNode* const section = document.find(key);
+  if (section == nullptr) return config;
+  read_options(*section, key, [&config](Options& options) { declare_options(options, config); });
+  return config;
+}
+
 /// The current values of all declared options, as a mapping.
 ConfigNode write_options(const std::function<void(Options&)>& declare);
 
