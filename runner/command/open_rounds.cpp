@@ -56,7 +56,7 @@ std::string OpenRounds::find_reason(std::span<const BatchRow> rows) const {
   if (asked && widest && *widest <= report.until) {
     return fmt::format("the widest interval is {:.2g} %", 100 * *widest);
   }
-  const double minutes = static_cast<double>(now_ns() - begin_ns_) * 1e-9 / 60;
+  const double minutes = seconds_since(begin_ns_) / 60;
   if (report.minutes <= 0 || minutes < report.minutes) return {};
   return fmt::format("{:g} minutes are over{}", report.minutes,
                      widest ? fmt::format(", the widest interval is {:.2g} %", 100 * *widest) : "");

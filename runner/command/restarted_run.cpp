@@ -12,8 +12,6 @@ namespace ddprun {
 
 namespace {
 
-double seconds_since(std::int64_t begin_ns) { return to_ms(now_ns() - begin_ns) * 1e-3; }
-
 /// Adds what a start has done, of which the steps from `kept` on were done again.
 void add_start(const SeenProgress& seen, std::int64_t kept, Restarts& restarts) {
   const auto steps = static_cast<double>(seen.last_step - seen.first_step);
@@ -21,7 +19,7 @@ void add_start(const SeenProgress& seen, std::int64_t kept, Restarts& restarts) 
   restarts.steps_again += again;
   if (steps == 0) return;
   const double useful = std::max(0.0, 1 - static_cast<double>(again) / steps);
-  restarts.useful_s += useful * to_ms(seen.last_ns - seen.first_ns) * 1e-3;
+  restarts.useful_s += useful * to_s(seen.last_ns - seen.first_ns);
 }
 
 }  // namespace

@@ -34,8 +34,7 @@ std::int64_t bytes_of(const std::vector<std::string>& paths) {
 }
 
 std::string rate(std::int64_t bytes, std::int64_t begin_ns) {
-  const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  return fmt::format("{:.1f} MB/s", static_cast<double>(bytes) * 1e-6 / seconds);
+  return fmt::format("{:.1f} MB/s", static_cast<double>(bytes) * 1e-6 / seconds_since(begin_ns));
 }
 
 /// Little-endian, as token files are.

@@ -53,13 +53,13 @@ class Tune {
     tell(fmt::format("{}: {} candidates, at most {:g} minutes\n{}", tuning_.file.name,
                      tuning_.candidates.size(), request_.minutes, left_out_words(tuning_)));
     result_.end = halving_.run({.measure = [this](const HalvingRun& due) { return measure(due); },
-                                .used_s = [this] { return used_s(); },
+                                .used_s = [this] { return seconds_since(begin_ns_); },
                                 .on_round =
                                     [this](const HalvingRound& round) {
                                       result_.rounds.push_back(round);
                                       tell(round_words(round, tuning_, halving_) + "\n");
                                     }});
-    result_.used_s = used_s();
+    result_.used_s = seconds_since(begin_ns_);
     tell(end_words() + "\n");
     const bool any = halving_.winner().has_value();
     if (any || signal_ == 0) write();
@@ -68,8 +68,6 @@ class Tune {
   }
 
  private:
-  double used_s() const { return to_ms(now_ns() - begin_ns_) * 1e-3; }
-
   /// What is for people only.
   void tell(const std::string& text) const {
     if (request_.format == ReportFormat::table) std::cout << text << std::flush;

@@ -53,8 +53,8 @@ void ProgressDisplay::update(const Progress& progress) {
     first_ns_ = now;
     first_step_ = progress.step;
   } else if (progress.step > first_step_) {
-    const double per_step = static_cast<double>(now - first_ns_) * 1e-9 /
-                            static_cast<double>(progress.step - first_step_);
+    const double per_step =
+        to_s(now - first_ns_) / static_cast<double>(progress.step - first_step_);
     seconds_left = per_step * static_cast<double>(progress.steps - progress.step);
   }
   if (mode_ == Mode::bar) {  // a long name gives way to the figures
@@ -71,8 +71,7 @@ void ProgressDisplay::update(const Progress& progress) {
 
 void ProgressDisplay::end_run(const std::string& text) {
   if (mode_ == Mode::silent) return;
-  const double seconds = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
-  message(fmt::format("{}: {} ({:.1f} s)", name_, text, seconds));
+  message(fmt::format("{}: {} ({:.1f} s)", name_, text, seconds_since(begin_ns_)));
 }
 
 void ProgressDisplay::message(const std::string& text) {

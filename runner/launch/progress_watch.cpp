@@ -44,14 +44,14 @@ RankError ProgressWatch::error(const std::vector<RankStatus>& statuses, std::int
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     places.push_back(fmt::format("{}{} for {:.1f} s, {} calls begun",
                                  statuses.size() > 1 ? fmt::format("rank {} ", rank) : "",
-                                 statuses[rank].phase, to_ms(now_ns - ranks_[rank].since_ns) * 1e-3,
+                                 statuses[rank].phase, to_s(now_ns - ranks_[rank].since_ns),
                                  statuses[rank].last.number));
   }
   return {FailureKind::other,
           {.what = "its own work does not get on",
            .got = list_text(places, "; "),
            .expected = fmt::format("a phase or a call that begins or ends within {:.1f} s",
-                                   to_ms(limit_ns()) * 1e-3),
+                                   to_s(limit_ns())),
            .hint = "the model or a plugin hangs there; if its work is right and takes long, raise "
                    "`progress_timeout_s` under `world:` (0: no limit)"}};
 }

@@ -14,5 +14,9 @@ inline std::int64_t now_ns() {
 }
 
 inline double to_ms(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+inline double to_s(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+/// `begin_ns`: of now_ns().
+inline double seconds_since(std::int64_t begin_ns) { return to_s(now_ns() - begin_ns); }
 
 }  // namespace ddprun

@@ -48,7 +48,7 @@ std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>
 
 HostLoad LoadMeter::now() const {
   std::ifstream in(kStat);
-  HostLoad load{to_ms(now_ns()) * 1e-3, to_ms(process_cpu_ns()) * 1e-3,
+  HostLoad load{to_s(now_ns()), to_s(process_cpu_ns()),
                 core_times(std::string(std::istreambuf_iterator<char>(in), {}), cores_)};
   if (!load.cores.empty()) load.sees = of_container() ? "this container" : "the machine";
   return load;

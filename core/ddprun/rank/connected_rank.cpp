@@ -65,7 +65,7 @@ void ConnectedRank::connect() {
 }
 
 void ConnectedRank::first_step_done() {
-  result_.first_step_done_s = static_cast<double>(now_ns() - context_.launch_ns) * 1e-9;
+  result_.first_step_done_s = seconds_since(context_.launch_ns);
 }
 
 void ConnectedRank::measuring_ends() {

@@ -13,7 +13,7 @@ bool Repetition::goes_on(std::int64_t samples) {
   if (measured <= 0) begin_ns_ = now_ns();
   if (measured < RepeatConfig::kLeast) return true;
   if (measured >= config_.count) return false;
-  const double elapsed_s = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
+  const double elapsed_s = seconds_since(begin_ns_);
   const at::Tensor answer =
       at::full({1}, elapsed_s < config_.seconds ? 1.0 : 0.0,
                at::TensorOptions(group_.device().torch_device()).dtype(at::kFloat));

@@ -339,8 +339,6 @@ class FailsMidway : public Strategy {
   std::vector<Work> works_;
 };
 
-double seconds_since(std::int64_t begin_ns) { return to_ms(now_ns() - begin_ns) / 1e3; }
-
 /// One backward with the group, model and buffers of this rank; all are gone on return.
 void backward_once(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   const auto group = connect_thread(store, rank, 2, {.timeout_s = 60});

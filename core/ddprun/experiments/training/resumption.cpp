@@ -241,11 +241,10 @@ Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGr
   if (!words.empty()) return make_check("resumed", false, words);
   read_ns_ += now_ns() - begin_ns;
   const std::string changed = changes(experiment);
-  return make_check(
-      "resumed", true,
-      fmt::format("step {} of {}, bit for bit, from {} in {:.2f} s{}", state_.step,
-                  counted(state_.ranks, "rank"), folder_.string(), to_ms(read_ns_) * 1e-3,
-                  changed.empty() ? "" : "; what is not as it was: " + changed));
+  return make_check("resumed", true,
+                    fmt::format("step {} of {}, bit for bit, from {} in {:.2f} s{}", state_.step,
+                                counted(state_.ranks, "rank"), folder_.string(), to_s(read_ns_),
+                                changed.empty() ? "" : "; what is not as it was: " + changed));
 }
 
 }  // namespace ddprun

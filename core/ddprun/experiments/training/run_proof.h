@@ -58,7 +58,7 @@ class RunProof {
   /// Each check once. A failure names the strategy, when the check last held, and when it failed.
   const std::vector<Check>& checks() const { return checks_; }
   /// Seconds that all this took so far.
-  double seconds() const { return to_ms(took_ns_) * 1e-3; }
+  double seconds() const { return to_s(took_ns_); }
   /// CPU time of the rank's threads meanwhile.
   std::int64_t cpu_ns() const { return cpu_ns_; }
 

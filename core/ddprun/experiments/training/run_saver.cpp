@@ -120,7 +120,7 @@ RunSaver::RunSaver(const Experiment& experiment, Trainer& trainer, ProcessGroup&
 RunSaver::Asked RunSaver::ask_all() {
   const CheckpointConfig& config = training(experiment_).train.checkpoint;
   if (config.minutes == 0 && !signals_ && !pending_) return {};
-  const double minutes = static_cast<double>(now_ns() - last_ns_) * 1e-9 / 60;
+  const double minutes = seconds_since(last_ns_) / 60;
   const bool time = group_.rank() == 0 && config.minutes > 0 && minutes >= config.minutes;
   const bool save = signals_ && signals_->take_save();
   const bool end = signals_ && signals_->to_end();
@@ -180,7 +180,7 @@ void RunSaver::begin(std::int64_t step) {
     }
   });
   if (const std::string refused = first_of_all(group_, failure); !refused.empty()) {
-    pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
+    pending.stall_s = seconds_since(pending.begin_ns);
     end_save(refused);
     return;
   }
@@ -193,7 +193,7 @@ void RunSaver::begin(std::int64_t step) {
   } else {
     pending.done = true;
   }
-  pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
+  pending.stall_s = seconds_since(pending.begin_ns);
 }
 
 void RunSaver::work_on(const std::function<void(Pending&)>& part) {
@@ -259,7 +259,7 @@ void RunSaver::go_on() {
     pending.named = true;
     if (folder_) work_on([this, hashes](Pending& mine) { name(mine, hashes); });
   }
-  pending.stall_s += to_ms(now_ns() - begin_ns) * 1e-3;
+  pending.stall_s += seconds_since(begin_ns);
   if (!names) end_save(failure);
 }
 
@@ -272,7 +272,7 @@ void RunSaver::name(Pending& pending, const std::vector<std::string>& hashes) {
 
 void RunSaver::end_save(const std::string& failure) {
   SavedCheckpoint saved{.step = pending_->step,
-                        .seconds = to_ms(now_ns() - pending_->begin_ns) * 1e-3,
+                        .seconds = seconds_since(pending_->begin_ns),
                         .stall_seconds = pending_->stall_s,
                         .steps_beside = pending_->steps_beside,
                         .failure = failure};
