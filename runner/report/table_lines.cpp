@@ -4,20 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "runner/report/row_names.h"
 
 namespace ddprun {
 
-namespace {
-
 using nlohmann::json;
-
-/// JSON has no NaN.
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
-}  // namespace
 
 TableLines::TableLines(const std::vector<Row>& rows) : rows_(rows) {
   const RowNames names = row_names(rows);
@@ -83,8 +75,8 @@ json table_json(const TableLines& table) {
       const Quantity& quantity = kind->quantities()[q];
       const RowFigure figure = table.figure(line, *kind, quantity);
       if (!figure.value) continue;
-      figures[quantity.key] = number_or_null(*figure.value);
-      if (figure.runs.count > 1) std[quantity.key] = number_or_null(figure.runs.std);
+      figures[quantity.key] = *figure.value;
+      if (figure.runs.count > 1) std[quantity.key] = figure.runs.std;
     }
     out.push_back({{"name", line.name},
                    {"first_row", line.first + 1},
