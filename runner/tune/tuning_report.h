@@ -20,7 +20,6 @@ struct TuningResult {
   std::vector<HalvingRound> rounds = {};
   std::vector<std::optional<Row>> last_rows = {};  ///< of each candidate, its last run that counts
   HalvingEnd end = HalvingEnd::none_left;
-  std::string end_words = {};  ///< "the 10 minutes are over"
   double used_s = 0;
 };
 
