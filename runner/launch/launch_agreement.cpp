@@ -61,20 +61,14 @@ std::string dotted(const std::string& pointer) {
 
 /// "8 on rank 0; 16 on rank 1, 2"
 std::string values_text(const std::vector<json>& plans, const std::string& key) {
-  std::vector<std::pair<std::string, std::vector<std::size_t>>> values;
+  Groups<std::vector<std::size_t>> ranks_of;
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
-    const std::string value = plans[rank].contains(key) ? plans[rank][key].dump() : "nothing";
-    const auto known =
-        std::ranges::find(values, value, [](const auto& each) { return each.first; });
-    auto& ranks = known == values.end()
-                      ? values.emplace_back(value, std::vector<std::size_t>{}).second
-                      : known->second;
-    ranks.push_back(rank);
+    ranks_of[plans[rank].contains(key) ? plans[rank][key].dump() : "nothing"].push_back(rank);
   }
   const auto text = [](const auto& each) {
     return fmt::format("{} on rank {}", each.first, fmt::join(each.second, ", "));
   };
-  return list_text(mapped(values, text), "; ");
+  return list_text(mapped(ranks_of, text), "; ");
 }
 
 std::string place_text(const RankInfo& rank) {
