@@ -11,8 +11,8 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/group/collective.h"
-#include "runner/report/csv_files.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
@@ -123,10 +123,6 @@ json json_of(const AccountLine& line, bool is_fastest) {
   return out;
 }
 
-std::string ranks_words(int ranks) {
-  return ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
-}
-
 /// Of each experiment that was asked about on several numbers of ranks: up to how many of them it
 /// is bound by computing.
 std::string bound_words(const std::vector<AccountLine>& lines) {
@@ -143,7 +139,7 @@ std::string bound_words(const std::vector<AccountLine>& lines) {
     out += most == bound.rend()
                ? fmt::format("{}: communication takes longer than computing\n", label)
                : fmt::format("{}: computing takes longer than communication on up to {}\n", label,
-                             ranks_words(most->first));
+                             counted(most->first, "rank"));
   }
   return out;
 }
@@ -227,8 +223,8 @@ std::string account_words(const std::vector<AccountLine>& lines) {
   const AccountLine* const best = fastest(lines);
   if (best == nullptr) return out + "No row" + fitting.substr(5) + "\n";
   out += fmt::format("The fastest row{}: {} on {}, {:.3f} ms a step, {:.0f} tokens/s\n", fitting,
-                     best->label, ranks_words(best->account.ranks), best->time()->step_s() * 1e3,
-                     best->tokens_per_s());
+                     best->label, counted(best->account.ranks, "rank"),
+                     best->time()->step_s() * 1e3, best->tokens_per_s());
   return best->yaml.empty() ? out : out + "\n" + best->yaml;
 }
 

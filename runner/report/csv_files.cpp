@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <utility>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/profile/collective_limits.h"
 #include "runner/report/row_names.h"
 
@@ -71,11 +71,6 @@ std::string collectives_csv(const std::vector<Row>& rows) {
     }
   }
   return out;
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  return '"' + boost::replace_all_copy(text, "\"", "\"\"") + '"';
 }
 
 std::string csv_number(double value) {

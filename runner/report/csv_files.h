@@ -30,9 +30,6 @@ std::string summary_csv(const TableLines& table);
 /// The titles and cells of a table.
 std::string csv_of(const TextTable& table);
 
-/// A cell, in quotes where it must be (RFC 4180).
-std::string csv_field(const std::string& text);
-
 /// A figure with every digit; empty: it is not finite.
 std::string csv_number(double value);
 

@@ -4,14 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <limits>
-#include <sstream>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/measure/statistics.h"
-#include "runner/report/csv_files.h"
 #include "runner/report/row_names.h"
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
@@ -291,15 +291,14 @@ json to_json(const TuningResult& result) {
 std::string tuned_yaml(const TuningResult& result, const std::string& machine) {
   const auto winner = result.halving.winner();
   if (!winner) return {};
-  std::istringstream words(fmt::format(
+  const std::string words = fmt::format(
       "{} with the setting that `ddprun tune` found:\n{}\n{}\nmeasured on {}\nby {} rounds of real "
       "runs, the last of {} steps; tune.json has them all",
       result.tuning.file.file.filename().string(), result.tuning.candidates[*winner].choice.label(),
       verdict_words(result), machine, result.rounds.size(),
-      result.rounds.empty() ? 0 : result.rounds.back().steps));
-  std::string out;
-  for (std::string line; std::getline(words, line);) out += "# " + line + "\n";
-  return out + "\n" + to_yaml(tuned_document(result.tuning, result.tuning.candidates[*winner]));
+      result.rounds.empty() ? 0 : result.rounds.back().steps);
+  return "# " + boost::replace_all_copy(words, "\n", "\n# ") + "\n\n" +
+         to_yaml(tuned_document(result.tuning, result.tuning.candidates[*winner]));
 }
 
 }  // namespace ddprun

@@ -85,6 +85,11 @@ std::string shortened(const std::string& text, std::size_t limit) {
                      text.substr(tail));
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  return '"' + boost::replace_all_copy(text, "\"", "\"\"") + '"';
+}
+
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";

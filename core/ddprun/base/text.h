@@ -26,6 +26,9 @@ std::string printable(std::string_view text);
 /// The same on one line: newlines and tabs become \n and \t.
 std::string printable_line(std::string_view text);
 
+/// The text as a cell of comma-separated values, in quotes where it must be (RFC 4180).
+std::string csv_field(const std::string& text);
+
 /// The text as one word of a shell.
 std::string shell_word(const std::string& text);
 

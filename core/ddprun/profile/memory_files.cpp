@@ -14,6 +14,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -22,13 +23,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLargest = 50;
-
-/// What is no comma or quote stands as it is.
-std::string csv_cell(const std::string& text) {
-  return text.find_first_of(",\"\n") == std::string::npos
-             ? text
-             : '"' + text + '"';  // names of ours and ATen's have no quotes
-}
 
 std::string phase_of(const MemoryAccount& account, int span, const char* otherwise) {
   return span < 0 ? otherwise : account.recorded().spans[span].name();
@@ -150,8 +144,8 @@ std::string allocations_csv(const MemoryAccount& account) {
     const MemoryBlock& block = blocks[number];
     out += fmt::format("{},{},{},{},{},{},{},{},{},{}\n", block.bytes,
                        name_of(account.category(number)), born_in(account, block),
-                       block.place.unit_name(), csv_cell(block.operation), block.shape, block.dtype,
-                       block.born_event < 0 ? "" : ms(block.born_ns),
+                       block.place.unit_name(), csv_field(block.operation), block.shape,
+                       block.dtype, block.born_event < 0 ? "" : ms(block.born_ns),
                        block.died_event < 0 ? "" : ms(block.died_ns), died_in(account, block));
   }
   return out;
