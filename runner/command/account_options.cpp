@@ -6,10 +6,10 @@
 
 #include <charconv>
 #include <map>
-#include <sstream>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -47,13 +47,6 @@ std::optional<double> with_unit(const std::string& text, const Units& units) {
   return number * unit->second;
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
-  return parts;
-}
-
 std::optional<std::int64_t> ranks_of(const std::string& text) {
   std::int64_t ranks = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
@@ -63,7 +56,7 @@ std::optional<std::int64_t> ranks_of(const std::string& text) {
 
 std::vector<std::int64_t> read_ranks(const std::string& text) {
   std::vector<std::int64_t> out;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : split_at(text, ',')) {
     const auto ranks = ranks_of(part);
     if (!ranks) {
       throw ConfigError({.what = "--ranks has something that is no number of ranks",
@@ -86,7 +79,7 @@ double read_one(const std::string& text, const Units& units, const char* what,
 }
 
 Link read_link(const char* option, const std::string& text) {
-  const std::vector<std::string> parts = split(text, ',');
+  const std::vector<std::string> parts = split_at(text, ',');
   if (parts.size() == 2) {
     const auto rate = with_unit(parts[0], rate_units());
     const auto latency = with_unit(parts[1], time_units());
@@ -119,7 +112,7 @@ void check_needs(const AccountWords& words) {
 }
 
 void read_hosts(const std::string& text, AccountOptions& options) {
-  const std::vector<std::string> parts = split(text, 'x');
+  const std::vector<std::string> parts = split_at(text, 'x');
   const auto hosts = parts.size() == 2 ? ranks_of(parts[0]) : std::nullopt;
   const auto each = parts.size() == 2 ? ranks_of(parts[1]) : std::nullopt;
   const std::int64_t all = hosts && each ? *hosts * *each : 0;

@@ -8,9 +8,9 @@
 #include <boost/algorithm/string/replace.hpp>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -31,11 +31,10 @@ std::string quoted(Shell shell, std::string text) {
 
 /// The values that a name such as "csv|json" lists; empty: it lists none.
 std::vector<CompletedWord> listed_values(const std::string& value) {
-  const bool lists = value.find('|') != std::string::npos && value != kFileValue;
-  std::vector<CompletedWord> words;
-  std::istringstream names(lists ? value : "");
-  for (std::string name; std::getline(names, name, '|');) words.push_back({name, ""});
-  return words;
+  if (value.find('|') == std::string::npos || value == kFileValue) return {};
+  return mapped(split_at(value, '|'), [](const std::string& name) {
+    return CompletedWord{name, ""};
+  });
 }
 
 /// What is chosen from for a value; empty: files, folders, or what nobody knows.

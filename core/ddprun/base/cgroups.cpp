@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
+
 namespace ddprun {
 
 namespace fs = std::filesystem;
@@ -16,8 +19,8 @@ std::vector<std::string> mounts_of(const std::string& line, const std::string& c
   const std::size_t first = line.find(':'), second = line.find(':', first + 1);
   const std::string controllers = line.substr(first + 1, second - first - 1);
   if (controllers.empty()) return {".", "unified"};
-  const bool accounts = ("," + controllers + ",").find("," + controller + ",") != std::string::npos;
-  return accounts ? std::vector<std::string>{controllers, controller} : std::vector<std::string>();
+  if (!contains(split_at(controllers, ','), controller)) return {};
+  return {controllers, controller};
 }
 
 }  // namespace

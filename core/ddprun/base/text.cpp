@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <boost/algorithm/string/replace.hpp>
+#include <boost/algorithm/string/split.hpp>
 #include <boost/locale/utf.hpp>
 
 namespace ddprun {
@@ -83,6 +84,12 @@ std::string shortened(const std::string& text, std::size_t limit) {
   const auto left_out = static_cast<std::int64_t>(tail - head);
   return fmt::format("{} [{} bytes more] {}", text.substr(0, head), with_thousands(left_out),
                      text.substr(tail));
+}
+
+std::vector<std::string> split_at(const std::string& text, char mark) {
+  std::vector<std::string> parts;
+  boost::split(parts, text, [mark](char each) { return each == mark; });
+  return parts;
 }
 
 std::string csv_field(const std::string& text) {

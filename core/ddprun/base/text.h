@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun {
 
@@ -25,6 +26,9 @@ std::string printable(std::string_view text);
 
 /// The same on one line: newlines and tabs become \n and \t.
 std::string printable_line(std::string_view text);
+
+/// The parts of a text between marks; of an empty text one, which is empty.
+std::vector<std::string> split_at(const std::string& text, char mark);
 
 /// The text as a cell of comma-separated values, in quotes where it must be (RFC 4180).
 std::string csv_field(const std::string& text);

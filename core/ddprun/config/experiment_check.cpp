@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -107,8 +106,7 @@ std::string said(const char* key, const std::string& value) { return key + (" " 
 
 std::string origin_of(const ConfigNode& document, const std::string& path) {
   const ConfigNode* node = &document;
-  std::istringstream keys(path);
-  for (std::string key; std::getline(keys, key, '.');) {
+  for (const std::string& key : split_at(path, '.')) {
     const ConfigNode* child = node->find(key);
     if (child == nullptr) break;
     node = child;

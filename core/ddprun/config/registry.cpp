@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
 #include <cstdlib>
 #include <map>
@@ -235,11 +234,9 @@ std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {
   for (const auto& folder : first) named(folder, "plugin path");
   const char* const set = std::getenv("DDPRUN_PLUGIN_PATH");
   const std::string variable = set == nullptr ? "" : set;
-  for (std::size_t begin = 0; begin < variable.size();) {
-    const std::size_t end = std::min(variable.find(':', begin), variable.size());
+  for (const std::string& folder : split_at(variable, ':')) {
     // An empty entry would mean the current directory elsewhere; here it means nothing.
-    if (end > begin) named(variable.substr(begin, end - begin), "DDPRUN_PLUGIN_PATH");
-    begin = end + 1;
+    if (!folder.empty()) named(folder, "DDPRUN_PLUGIN_PATH");
   }
   std::error_code error;
   const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();

@@ -25,14 +25,7 @@ constexpr std::size_t kMaxSweepPoints = 10'000;
 constexpr std::size_t kMaxSweptKeys = 100;
 
 std::vector<std::string> split_path(const std::string& path, const std::string& origin) {
-  std::vector<std::string> keys(1);
-  for (const char c : path) {
-    if (c == '.') {
-      keys.emplace_back();
-    } else {
-      keys.back() += c;
-    }
-  }
+  std::vector<std::string> keys = split_at(path, '.');
   const bool malformed = std::ranges::any_of(keys, [](const std::string& key) {
     return key.empty() || key.find_first_of(" \t\n:=") != std::string::npos;
   });
