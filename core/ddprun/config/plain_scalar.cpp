@@ -1,7 +1,6 @@
 // Tells null, booleans, numbers and texts apart, reads them, and writes numbers.
 #include "ddprun/config/plain_scalar.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -25,25 +24,12 @@ int base_of(std::string_view text) {
 
 // [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 bool is_number(std::string_view text) {
-  const auto take_digits = [&text] {
-    const auto end = std::min(text.find_first_not_of(kDigits), text.size());
-    text.remove_prefix(end);
-    return end;
-  };
-  const auto take_one_of = [&text](std::string_view characters) {
-    const bool there = !text.empty() && characters.find(text.front()) != std::string_view::npos;
-    if (there) text.remove_prefix(1);
-    return there;
-  };
-  take_one_of("-+");
-  std::size_t digits = take_digits();
-  if (take_one_of(".")) digits += take_digits();
-  if (digits == 0) return false;
-  if (take_one_of("eE")) {
-    take_one_of("-+");
-    if (take_digits() == 0) return false;
-  }
-  return text.empty();
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  // from_chars() takes a second sign, and words.
+  if (text.find_first_of("0123456789.") != 0) return false;
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  return std::from_chars(text.data(), end, value).ptr == end;
 }
 
 bool is_not_finite(std::string_view text) {
