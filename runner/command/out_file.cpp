@@ -1,14 +1,9 @@
 // A file that cannot be written is an error of the command.
 #include "runner/command/out_file.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
-#include "ddprun/base/child_process.h"
-#include "ddprun/base/descriptor.h"
 #include "ddprun/base/error.h"
 
 namespace ddprun {
@@ -22,17 +17,6 @@ bool is_no_plain_file(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status there = fs::symlink_status(path, ignored);
   return fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there);
-}
-
-/// Returns 0, or the error number of what failed.
-int write_into(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return errno;
-  int error = 0;
-  tell([&](std::string_view part) {
-    if (error == 0) error = write_all(file.get(), std::string(part));
-  });
-  return error;
 }
 
 }  // namespace
@@ -51,7 +35,8 @@ void refuse_as_out(const std::string& out, const std::vector<std::string>& read)
 
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell) {
   const fs::path path = fs::absolute(out);
-  if (const int error = is_no_plain_file(path) ? write_into(path, tell) : write_durably(path, tell);
+  if (const int error =
+          is_no_plain_file(path) ? write_plainly(path, tell) : write_durably(path, tell);
       error != 0) {
     throw Error({.what = "cannot write a file",
                  .where = out,

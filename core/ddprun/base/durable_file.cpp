@@ -13,13 +13,14 @@
 
 namespace ddprun {
 
-namespace {
-
 namespace fs = std::filesystem;
 
-constexpr std::size_t kWrittenAtOnce = 1 << 20;
+namespace {
 
-int write_file(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
+/// The disk's errors are those of the descriptor that wrote: it is the one to sync.
+int write_file(const fs::path& path, const std::function<void(const TextSink&)>& tell,
+               bool to_disk) {
+  constexpr std::size_t kWrittenAtOnce = 1 << 20;
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) return errno;
   std::string unwritten;
@@ -33,14 +34,18 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
     if (unwritten.size() >= kWrittenAtOnce) flush();
   });
   flush();
-  return error == 0 && fsync(file.get()) != 0 ? errno : error;
+  return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
 }
 
 }  // namespace
 
+int write_plainly(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
+  return write_file(path, tell, false);
+}
+
 int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
   const fs::path partial = target.parent_path() / ("." + target.filename().string());
-  int error = write_file(partial, tell);
+  int error = write_file(partial, tell, true);
   if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
   if (error != 0) {
     std::error_code ignored;

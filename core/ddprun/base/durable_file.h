@@ -11,6 +11,11 @@ namespace ddprun {
 /// Takes a text part by part.
 using TextSink = std::function<void(std::string_view)>;
 
+/// Writes into the file, or makes it, and does not wait for the disk. Returns 0, or the error
+/// number of what failed.
+int write_plainly(const std::filesystem::path& path,
+                  const std::function<void(const TextSink&)>& tell);
+
 /// Writes a file beside `target`, and to the disk, then puts it in its place, in a folder that is
 /// there. Its name is on the disk when the folder is (sync_to_disk). Returns 0, or the error number
 /// of what failed; then `target` is as it was.

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "ddprun/base/child_process.h"
+#include "ddprun/base/durable_file.h"
 
 namespace ddprun {
 
@@ -30,8 +31,7 @@ fs::path partial_of(const fs::path& path) {
 
 /// Returns 0, or an error number.
 int write_new(const fs::path& path, const std::string& text) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  return file.get() < 0 ? errno : write_all(file.get(), text);
+  return write_plainly(path, [&text](const TextSink& sink) { sink(text); });
 }
 
 void remove_quietly(const fs::path& path) {
