@@ -7,8 +7,7 @@
 
 #include <array>
 
-#include "ddprun/kernels/product/product_amx.h"
-#include "ddprun/kernels/product/product_avx512.h"
+#include "ddprun/kernels/product/product_instructions.h"
 #include "ddprun/kernels/product/product_path.h"
 #include "ddprun/memory/mapped_memory.h"
 #include "support/kernel_arrays.h"

@@ -3,8 +3,6 @@
 
 #include "ddprun/kernels/attention/tile_layout.h"
 #include "ddprun/kernels/attention/tile_product.h"
-#include "ddprun/kernels/attention/tile_product_amx.h"
-#include "ddprun/kernels/attention/tile_product_avx512.h"
 #include "ddprun/kernels/product/product_path.h"
 #include "ddprun/kernels/rows/convert.h"
 #include "support/kernel_arrays.h"

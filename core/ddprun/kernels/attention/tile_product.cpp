@@ -5,8 +5,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "ddprun/kernels/attention/tile_product_amx.h"
-#include "ddprun/kernels/attention/tile_product_avx512.h"
 #include "ddprun/kernels/product/product_path.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,4 +1,6 @@
 // Products of small matrices whose operands are already laid out for the registers.
+//
+// Family: tile_product.cpp tile_product_amx.cpp tile_product_avx512.cpp
 #pragma once
 
 #include <cstddef>
@@ -53,5 +55,15 @@ void tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& righ
 /// The same on any CPU: each half of a pair is widened to float32 in a register.
 void tile_product_by_floats(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
                             bool add, const Matrix<float>& c, Ahead& ahead);
+
+/// The same on AMX tiles (Xeon from Sapphire Rapids on). Call it only where has(ProductPath::amx).
+/// Denormal operands count as zero, as AMX has it.
+void amx_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                      const Matrix<float>& c, Ahead& ahead);
+
+/// The same on vectors of 16 pairs (AMD from Zen 4, Intel from Cooper Lake on). Call it only where
+/// has(ProductPath::avx512_bf16). Denormal operands count as zero, as the instruction has it.
+void avx512_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                         const Matrix<float>& c, Ahead& ahead);
 
 }  // namespace ddprun::kernels

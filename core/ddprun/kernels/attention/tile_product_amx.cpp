@@ -1,7 +1,7 @@
 // AMX products of pairs: blocks of 32 x 32 results in four tile registers.
 #if defined(__x86_64__)
 
-#include "ddprun/kernels/attention/tile_product_amx.h"
+#include "ddprun/kernels/attention/tile_product.h"
 
 #include <immintrin.h>
 

@@ -1,7 +1,7 @@
 // VDPBF16PS over blocks of 12 x 32 results, which take 24 of the 32 registers.
 #if defined(__x86_64__)
 
-#include "ddprun/kernels/attention/tile_product_avx512.h"
+#include "ddprun/kernels/attention/tile_product.h"
 
 #include "ddprun/kernels/product/vectors_avx512.h"
 

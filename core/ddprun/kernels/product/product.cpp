@@ -11,8 +11,7 @@
 #include <type_traits>
 
 #include "ddprun/kernels/product/blocked_product.h"
-#include "ddprun/kernels/product/product_amx.h"
-#include "ddprun/kernels/product/product_avx512.h"
+#include "ddprun/kernels/product/product_instructions.h"
 #include "ddprun/kernels/product/product_path.h"
 #include "ddprun/kernels/product/workspace.h"
 #include "ddprun/kernels/rows/convert.h"

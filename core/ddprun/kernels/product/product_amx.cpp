@@ -1,7 +1,7 @@
 // AMX products: operands packed into tiles, blocks for the caches, 32 x 32 results in registers.
 #if defined(__x86_64__)
 
-#include "ddprun/kernels/product/product_amx.h"
+#include "ddprun/kernels/product/product_instructions.h"
 
 #include <immintrin.h>
 

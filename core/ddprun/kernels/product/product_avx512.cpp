@@ -1,7 +1,7 @@
 // Products over panels, by VDPBF16PS or FMA: 12 x 32 results in 24 of the 32 registers.
 #if defined(__x86_64__)
 
-#include "ddprun/kernels/product/product_avx512.h"
+#include "ddprun/kernels/product/product_instructions.h"
 
 #include "ddprun/kernels/product/blocked_product.h"
 #include "ddprun/kernels/product/vectors_avx512.h"
