@@ -48,10 +48,8 @@ std::optional<double> with_unit(const std::string& text, const Units& units) {
 }
 
 std::optional<std::int64_t> ranks_of(const std::string& text) {
-  std::int64_t ranks = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && ranks >= 1 && ranks <= kMostRanks ? std::optional(ranks) : std::nullopt;
+  const auto ranks = number_from<std::int64_t>(text);
+  return ranks && *ranks >= 1 && *ranks <= kMostRanks ? ranks : std::nullopt;
 }
 
 std::vector<std::int64_t> read_ranks(const std::string& text) {

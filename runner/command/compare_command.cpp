@@ -22,17 +22,8 @@ namespace {
 /// "3%" or "0.03". Throws ConfigError.
 double threshold_of(const std::string& text) {
   const bool percent = text.ends_with('%');
-  const std::string number = percent ? text.substr(0, text.size() - 1) : text;
-  std::size_t read = 0;
-  double value = -1;
-  try {
-    value = std::stod(number, &read);
-  } catch (const std::exception&) {
-    read = 0;
-  }
-  if (read != 0 && read == number.size() && value >= 0 && value < (percent ? 1000 : 1)) {
-    return percent ? value / 100 : value;
-  }
+  const auto value = number_from<double>(percent ? text.substr(0, text.size() - 1) : text);
+  if (value && *value >= 0 && *value < (percent ? 1000 : 1)) return percent ? *value / 100 : *value;
   throw ConfigError({.what = "--threshold needs a share",
                      .where = "--threshold",
                      .got = text,

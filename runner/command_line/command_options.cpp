@@ -2,7 +2,6 @@
 #include "runner/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "runner/command/commands.h"
 #include "runner/command_line/completion.h"
 
@@ -30,10 +30,9 @@ const CLI::Validator kNoNan(
 /// CLI11 takes what lies outside of 64 bits for the number at their end.
 const CLI::Validator kSeed(
     [](std::string& text) {
-      std::uint64_t seed = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-      const bool whole = error == std::errc() && end == text.data() + text.size();
-      return whole ? "" : "Value " + text + " not in range 0 to 18446744073709551615";
+      return number_from<std::uint64_t>(text)
+                 ? ""
+                 : "Value " + text + " not in range 0 to 18446744073709551615";
     },
     "");
 

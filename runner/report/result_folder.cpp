@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <system_error>
@@ -15,6 +14,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/launch/host_layout.h"
 
 namespace ddprun {
@@ -46,10 +46,8 @@ void sync_or_throw(const fs::path& path) {
 }
 
 bool process_exists(const std::string& digits) {
-  pid_t pid = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
-  if (error != std::errc() || pid <= 0) return false;
-  return kill(pid, 0) == 0 || errno == EPERM;
+  const auto pid = number_from<pid_t>(digits);
+  return pid && *pid > 0 && (kill(*pid, 0) == 0 || errno == EPERM);
 }
 
 void remove_stale(const fs::path& parent) {

@@ -1,8 +1,7 @@
 // XXH3 by xxHash, whose code is all in its header.
 #include "ddprun/base/hash.h"
 
-#include <charconv>
-#include <system_error>
+#include "ddprun/base/text.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -26,11 +25,7 @@ std::uint64_t Hash64::value() const { return XXH3_64bits_digest(&state_->xxh3); 
 std::uint64_t hash64(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 std::optional<std::uint64_t> hash_from_hex(std::string_view text) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value, 16);
-  if (error != std::errc() || stopped != end) return {};
-  return value;
+  return number_from<std::uint64_t>(text, 16);
 }
 
 }  // namespace ddprun

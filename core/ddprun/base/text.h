@@ -1,12 +1,14 @@
 // How numbers, and texts of any origin, are written for people.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace ddprun {
@@ -26,6 +28,15 @@ std::string printable(std::string_view text);
 
 /// The same on one line: newlines and tabs become \n and \t.
 std::string printable_line(std::string_view text);
+
+/// The number that all of the text is; nothing if it is none, or none that fits.
+template <class Number, class... Base>
+std::optional<Number> number_from(std::string_view text, Base... base) {
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number, base...);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
+}
 
 /// The parts of a text between marks; of an empty text one, which is empty.
 std::vector<std::string> split_at(const std::string& text, char mark);

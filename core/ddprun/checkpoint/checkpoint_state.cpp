@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -11,6 +10,7 @@
 #include "ddprun/base/hash.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kFormat = 1;
-constexpr const char* kPrefix = "step-";
+constexpr std::string_view kPrefix = "step-";
 constexpr const char* kOwnHash = "hash";
 
 [[noreturn]] void throw_unreadable(const fs::path& file, const std::string& why) {
@@ -118,12 +118,8 @@ CheckpointState read_state(const fs::path& folder) {
 std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
 
 std::int64_t checkpoint_step(const std::string& name) {
-  const std::string_view prefix = kPrefix;
-  std::int64_t step = -1;
-  if (!name.starts_with(prefix)) return -1;
-  const auto [end, error] =
-      std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-  return error == std::errc() && end == name.data() + name.size() ? step : -1;
+  if (!name.starts_with(kPrefix)) return -1;
+  return number_from<std::int64_t>(name.substr(kPrefix.size())).value_or(-1);
 }
 
 std::map<std::int64_t, fs::path> checkpoints_in(const fs::path& folder) {

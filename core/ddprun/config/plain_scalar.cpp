@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -69,18 +70,14 @@ std::optional<double> parse_number(std::string text) {
     return integer ? static_cast<double>(*integer) : HUGE_VAL;
   }
   if (text.front() == '+') text.erase(0, 1);
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc() ? value : HUGE_VAL;
+  return number_from<double>(text).value_or(HUGE_VAL);
 }
 
 std::optional<std::int64_t> parse_integer(std::string text) {
   if (plain_type(text) != PlainType::number || reads_as_two_numbers(text)) return std::nullopt;
   const int base = base_of(text);
   text.erase(0, base != 10 ? 2 : text.front() == '+' ? 1 : 0);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = number_from<std::int64_t>(text, base)) return value;
   if (base != 10 || text.find_first_of("eE") == std::string::npos) return std::nullopt;
   const double number = parse_number(text).value_or(HUGE_VAL);
   if (std::abs(number) > kMostExact || number != std::trunc(number)) return std::nullopt;

@@ -2,7 +2,6 @@
 // MPI.
 #include "ddprun/comm/launch/launch_environment.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -40,15 +40,12 @@ constexpr const char* kHint = "torchrun, srun or mpirun sets it for the ranks th
 }
 
 int parse(const std::string& name, const std::string& text, int min, int max) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max) {
-    const std::string upper =
-        max == std::numeric_limits<int>::max() ? "" : " to " + std::to_string(max);
-    refuse(name, text.empty() ? "(empty)" : text,
-           "a whole number from " + std::to_string(min) + upper);
-  }
-  return value;
+  const auto value = number_from<int>(text);
+  if (value && *value >= min && *value <= max) return *value;
+  const std::string upper =
+      max == std::numeric_limits<int>::max() ? "" : " to " + std::to_string(max);
+  refuse(name, text.empty() ? "(empty)" : text,
+         "a whole number from " + std::to_string(min) + upper);
 }
 
 std::optional<int> number(const char* name, int min, int max = std::numeric_limits<int>::max()) {
@@ -108,10 +105,7 @@ std::string first_host(const std::string& list) {
 
 /// Entry `node` of Slurm's list of tasks a node: "4(x2),3" is 4, 4, 3.
 int tasks_on_node(const char* name, const std::string& list, int node) {
-  std::size_t begin = 0;
-  while (begin < list.size()) {
-    const auto comma = std::min(list.find(',', begin), list.size());
-    const std::string item = list.substr(begin, comma - begin);
+  for (const std::string& item : split_at(list, ',')) {
     const auto bracket = item.find("(x");
     const int tasks = parse(name, item.substr(0, bracket), 1, std::numeric_limits<int>::max());
     const int nodes =
@@ -120,7 +114,6 @@ int tasks_on_node(const char* name, const std::string& list, int node) {
             : parse(name, item.substr(bracket + 2, item.size() - bracket - 3), 1, 1 << 20);
     if (node < nodes) return tasks;
     node -= nodes;
-    begin = comma + 1;
   }
   refuse(name, list, "the number of tasks of each node, such as 4(x2),3");
 }
