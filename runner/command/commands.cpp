@@ -66,6 +66,63 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
                      .hint = did_you_mean(name, known, "`ddprun list` shows the plugins")});
 }
 
+namespace fs = std::filesystem;
+
+/// The example of a plugin's library for Python: in the package lib/ddprun/python/ddprun, or, in
+/// the wheel, where the prefix is the package. Empty if the plugin has none.
+fs::path python_example(const PluginInfo& plugin) {
+  const fs::path folder = plugin.file.parent_path().parent_path();
+  for (const fs::path& package :
+       {folder / "python" / "ddprun", folder.parent_path().parent_path()}) {
+    const fs::path example = package / (plugin.name + "_example.py");
+    if (fs::exists(example)) return example;
+  }
+  return {};
+}
+
+/// A program in Python: its comments say what it needs, the example does the rest. Where it is run
+/// by a Python without torch it names one that has it, or says how to get one.
+void print_python(const PluginInfo& plugin, const fs::path& example) {
+  const fs::path package = example.parent_path();
+  const std::string torch = environment_fact("torch");
+  const char* const wheels_python = std::getenv("DDPRUN_PYTHON");  // set by the wheel's command
+  const std::string with_torch =
+      wheels_python != nullptr
+          ? fmt::format("pipe it into {}", wheels_python)
+          : fmt::format(
+                "`python3 -m venv VENV && VENV/bin/pip install torch=={}`, then pipe it into "
+                "VENV/bin/python3",
+                torch);
+  std::cout << fmt::format(
+                   "# {} {}: {}\n# package  {}\n# library  {}\n# torch    {}, and no other\n",
+                   to_string(plugin.kind), plugin.name, plugin.summary, package.string(),
+                   (package / "libddprun_python.so").string(), torch)
+            << "import sys\n\n";
+  if (wheels_python == nullptr) {
+    std::cout << "sys.path.insert(0, \"" << package.parent_path().string() << "\")\n";
+  }
+  std::cout << "WITH_TORCH = \"" << with_torch << "\"\n" << std::ifstream(example).rdbuf();
+}
+
+/// `describe NAME --python`.
+int describe_python(const PluginRegistry& registry, const std::string& name) {
+  bool known = false;
+  for (const PluginInfo& info : registry.list()) {
+    if (info.name != name) continue;
+    known = true;
+    const fs::path example = python_example(info);
+    if (example.empty()) continue;
+    print_python(info, example);
+    return kExitDone;
+  }
+  if (!known) throw_unknown(registry, name);
+  throw ConfigError({.what = "it has no library for Python",
+                     .where = "describe --python",
+                     .got = name,
+                     .expected = "a plugin with lib/ddprun/python/ddprun/<name>.py beside it",
+                     .hint = "`ddprun list` shows where the plugins lie"});
+}
+
 }  // namespace
 
 int quickstart_command(const Request& request) {
@@ -136,67 +193,6 @@ int list_command(const Request& request) {
   for (const std::string& refusal : registry.refused()) std::cerr << "refused: " << refusal << "\n";
   return kExitDone;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-/// The example of a plugin's library for Python: in the package lib/ddprun/python/ddprun, or, in
-/// the wheel, where the prefix is the package. Empty if the plugin has none.
-fs::path python_example(const PluginInfo& plugin) {
-  const fs::path folder = plugin.file.parent_path().parent_path();
-  for (const fs::path& package :
-       {folder / "python" / "ddprun", folder.parent_path().parent_path()}) {
-    const fs::path example = package / (plugin.name + "_example.py");
-    if (fs::exists(example)) return example;
-  }
-  return {};
-}
-
-/// A program in Python: its comments say what it needs, the example does the rest. Where it is run
-/// by a Python without torch it names one that has it, or says how to get one.
-void print_python(const PluginInfo& plugin, const fs::path& example) {
-  const fs::path package = example.parent_path();
-  const std::string torch = environment_fact("torch");
-  const char* const wheels_python = std::getenv("DDPRUN_PYTHON");  // set by the wheel's command
-  const std::string with_torch =
-      wheels_python != nullptr
-          ? fmt::format("pipe it into {}", wheels_python)
-          : fmt::format(
-                "`python3 -m venv VENV && VENV/bin/pip install torch=={}`, then pipe it into "
-                "VENV/bin/python3",
-                torch);
-  std::cout << fmt::format(
-                   "# {} {}: {}\n# package  {}\n# library  {}\n# torch    {}, and no other\n",
-                   to_string(plugin.kind), plugin.name, plugin.summary, package.string(),
-                   (package / "libddprun_python.so").string(), torch)
-            << "import sys\n\n";
-  if (wheels_python == nullptr) {
-    std::cout << "sys.path.insert(0, \"" << package.parent_path().string() << "\")\n";
-  }
-  std::cout << "WITH_TORCH = \"" << with_torch << "\"\n" << std::ifstream(example).rdbuf();
-}
-
-/// `describe NAME --python`.
-int describe_python(const PluginRegistry& registry, const std::string& name) {
-  bool known = false;
-  for (const PluginInfo& info : registry.list()) {
-    if (info.name != name) continue;
-    known = true;
-    const fs::path example = python_example(info);
-    if (example.empty()) continue;
-    print_python(info, example);
-    return kExitDone;
-  }
-  if (!known) throw_unknown(registry, name);
-  throw ConfigError({.what = "it has no library for Python",
-                     .where = "describe --python",
-                     .got = name,
-                     .expected = "a plugin with lib/ddprun/python/ddprun/<name>.py beside it",
-                     .hint = "`ddprun list` shows where the plugins lie"});
-}
-
-}  // namespace
 
 int describe_command(const Request& request) {
   const PluginRegistry registry = open_registry(request);

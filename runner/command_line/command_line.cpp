@@ -270,10 +270,6 @@ int parse_and_run(int argc, char** argv) {
   return find_command(command.get_name())->run(request);
 }
 
-}  // namespace
-
-namespace {
-
 int run_and_report(int argc, char** argv) {
   try {
     return parse_and_run(argc, argv);

@@ -218,6 +218,27 @@ PlannedRun plan_point(Experiment experiment, const PlanOptions& options, PlanCac
   }
 }
 
+/// Whether another row is compared with that one.
+bool is_base(const PlannedFile& plan, const PlannedRun& run) {
+  return std::ranges::any_of(plan.runs, [&run](const PlannedRun& other) {
+    return other.baseline == run.fingerprint && other.fingerprint != run.fingerprint;
+  });
+}
+
+/// What ranks write lies in folders by the number of the run, and nobody knows yet which there are.
+void check_open(const PlannedFile& plan) {
+  if (!plan.report.open()) return;
+  const bool live = std::ranges::any_of(
+      plan.runs, [](const PlannedRun& run) { return run.experiment.live.in_result_folder(); });
+  if (!live && !ranks_write(plan)) return;
+  throw ConfigError({.what = "report.until and report.minutes leave open which runs there are",
+                     .where = origin_of(plan.document, "report"),
+                     .got = live ? "output: {jsonl, tensorboard or mllog}"
+                                 : "profile: {memory, operators or memory_snapshot}",
+                     .expected = "runs whose ranks write no files of their own",
+                     .hint = "set report.repeats alone, or record one run by itself"});
+}
+
 }  // namespace
 
 nlohmann::json process_conditions() {
@@ -240,17 +261,6 @@ nlohmann::json process_conditions() {
   }();
   return the_conditions;
 }
-
-namespace {
-
-/// Whether another row is compared with that one.
-bool is_base(const PlannedFile& plan, const PlannedRun& run) {
-  return std::ranges::any_of(plan.runs, [&run](const PlannedRun& other) {
-    return other.baseline == run.fingerprint && other.fingerprint != run.fingerprint;
-  });
-}
-
-}  // namespace
 
 std::vector<PlannedTurn> turns_of(const PlannedFile& plan) {
   const bool tested = plan.report.repeats >= static_cast<std::int64_t>(Comparison::kLeastRuns);
@@ -341,24 +351,6 @@ std::string PlanCache::read_contents(Experiment& experiment) {
   for (const auto& [key, hash] : telling) lines += fmt::format("\n{} {:016x}", key, hash);
   return lines;
 }
-
-namespace {
-
-/// What ranks write lies in folders by the number of the run, and nobody knows yet which there are.
-void check_open(const PlannedFile& plan) {
-  if (!plan.report.open()) return;
-  const bool live = std::ranges::any_of(
-      plan.runs, [](const PlannedRun& run) { return run.experiment.live.in_result_folder(); });
-  if (!live && !ranks_write(plan)) return;
-  throw ConfigError({.what = "report.until and report.minutes leave open which runs there are",
-                     .where = origin_of(plan.document, "report"),
-                     .got = live ? "output: {jsonl, tensorboard or mllog}"
-                                 : "profile: {memory, operators or memory_snapshot}",
-                     .expected = "runs whose ranks write no files of their own",
-                     .hint = "set report.repeats alone, or record one run by itself"});
-}
-
-}  // namespace
 
 PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCache& cache) {
   PlannedFile plan;

@@ -40,6 +40,18 @@ std::uint64_t hash_in(const json& in) {
   return *hash;
 }
 
+/// Of the text without it, so that a state is not taken for another's.
+std::string own_hash(const json& state) { return hash_text(hash64(json_text(state))); }
+
+std::string read_line(const fs::path& file) {
+  try {
+    const std::string text = read_whole(file);
+    return text.substr(0, text.find('\n'));
+  } catch (const std::runtime_error& error) {
+    throw_unreadable(file, error.what());
+  }
+}
+
 }  // namespace
 
 /// [begin, count, "hash"]
@@ -62,22 +74,6 @@ static void from_json(const json& in, FileHashes& file) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CheckpointState, step, updates, ranks, global_batch, strategy,
                                    precision, optimizer, ddprun, torch, config, files)
-
-namespace {
-
-/// Of the text without it, so that a state is not taken for another's.
-std::string own_hash(const json& state) { return hash_text(hash64(json_text(state))); }
-
-std::string read_line(const fs::path& file) {
-  try {
-    const std::string text = read_whole(file);
-    return text.substr(0, text.find('\n'));
-  } catch (const std::runtime_error& error) {
-    throw_unreadable(file, error.what());
-  }
-}
-
-}  // namespace
 
 std::string rank_file(std::int64_t rank) { return fmt::format("rank-{:05}.safetensors", rank); }
 

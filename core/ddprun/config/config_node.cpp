@@ -276,6 +276,13 @@ void emit(YAML::Emitter& out, const ConfigNode& node) {
   }
 }
 
+std::string hint_for(const std::string& yaml_error) {
+  if (yaml_error.find("anchor") != std::string::npos) {
+    return "text that begins with * or & needs quotes, or it means a YAML alias: \"*.weight\"";
+  }
+  return "look here and at the line above: indentation, an open bracket or quote";
+}
+
 }  // namespace
 
 const ConfigNode* ConfigNode::find(const std::string& key) const {
@@ -286,17 +293,6 @@ const ConfigNode* ConfigNode::find(const std::string& key) const {
 ConfigNode* ConfigNode::find(const std::string& key) {
   return const_cast<ConfigNode*>(std::as_const(*this).find(key));
 }
-
-namespace {
-
-std::string hint_for(const std::string& yaml_error) {
-  if (yaml_error.find("anchor") != std::string::npos) {
-    return "text that begins with * or & needs quotes, or it means a YAML alias: \"*.weight\"";
-  }
-  return "look here and at the line above: indentation, an open bracket or quote";
-}
-
-}  // namespace
 
 ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
   // The parser takes the end of the text for that of a quote. The end of a document within one is

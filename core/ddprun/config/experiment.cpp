@@ -127,6 +127,35 @@ ConfigNode choice_node(const PluginChoice& choice) {
   return node;
 }
 
+/// What the points of a sweep have in common, and what tells them apart.
+void check_points(const std::vector<Experiment>& points, const ConfigNode& file) {
+  const Experiment& first = points.front();
+  std::set<std::string> labels;
+  for (const Experiment& point : points) {
+    if (!labels.insert(point.label).second) {
+      throw ConfigError({.what = "two points of the sweep have one label",
+                         .where = origin_of(file, kSweepKey),
+                         .got = point.label,
+                         .expected = "labels that tell the points apart",
+                         .hint = "report.repeats runs each point several times"});
+    }
+    if (point.output_dir != first.output_dir) {
+      throw ConfigError({.what = "output.dir cannot be swept",
+                         .where = origin_of(point.document, "output.dir"),
+                         .got = point.output_dir,
+                         .expected = "one folder for all points of the sweep",
+                         .hint = "the rows of a sweep are one result"});
+    }
+    if (point.name != first.name) {
+      throw ConfigError({.what = "the name cannot be swept",
+                         .where = origin_of(point.document, "name"),
+                         .got = point.name,
+                         .expected = "one name for all points of the sweep",
+                         .hint = "labels tell the points apart"});
+    }
+  }
+}
+
 }  // namespace
 
 void declare_kind(Options& options, std::string& name, const Kinds& kinds) {
@@ -207,39 +236,6 @@ PluginChoice& Experiment::plugin(PluginKind wanted) {
 const PluginChoice& Experiment::plugin(PluginKind wanted) const {
   return const_cast<Experiment*>(this)->plugin(wanted);
 }
-
-namespace {
-
-/// What the points of a sweep have in common, and what tells them apart.
-void check_points(const std::vector<Experiment>& points, const ConfigNode& file) {
-  const Experiment& first = points.front();
-  std::set<std::string> labels;
-  for (const Experiment& point : points) {
-    if (!labels.insert(point.label).second) {
-      throw ConfigError({.what = "two points of the sweep have one label",
-                         .where = origin_of(file, kSweepKey),
-                         .got = point.label,
-                         .expected = "labels that tell the points apart",
-                         .hint = "report.repeats runs each point several times"});
-    }
-    if (point.output_dir != first.output_dir) {
-      throw ConfigError({.what = "output.dir cannot be swept",
-                         .where = origin_of(point.document, "output.dir"),
-                         .got = point.output_dir,
-                         .expected = "one folder for all points of the sweep",
-                         .hint = "the rows of a sweep are one result"});
-    }
-    if (point.name != first.name) {
-      throw ConfigError({.what = "the name cannot be swept",
-                         .where = origin_of(point.document, "name"),
-                         .got = point.name,
-                         .expected = "one name for all points of the sweep",
-                         .hint = "labels tell the points apart"});
-    }
-  }
-}
-
-}  // namespace
 
 ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, const Kinds& kinds,

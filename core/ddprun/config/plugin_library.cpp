@@ -121,6 +121,14 @@ void use_once(const fs::path& file) {
   }
 }
 
+PluginError crashed(const fs::path& file, const std::string& how) {
+  return PluginError({.what = "the plugin library crashed when it was tried",
+                      .where = file.string(),
+                      .got = how,
+                      .expected = "a library that can be loaded, makes its plugin, and ends",
+                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
+}
+
 }  // namespace
 
 const char* to_string(PluginKind kind) {
@@ -139,18 +147,6 @@ std::map<fs::path, Trial> try_plugin_libraries(const std::vector<fs::path>& file
                        .hint = "`ulimit -a` shows the limits of processes and open files"});
   }
 }
-
-namespace {
-
-PluginError crashed(const fs::path& file, const std::string& how) {
-  return PluginError({.what = "the plugin library crashed when it was tried",
-                      .where = file.string(),
-                      .got = how,
-                      .expected = "a library that can be loaded, makes its plugin, and ends",
-                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
-}
-
-}  // namespace
 
 PluginLibrary load_plugin_library(const fs::path& file, const Trial& trial) {
   if (trial.passed()) {

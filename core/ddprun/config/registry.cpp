@@ -58,6 +58,29 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
 /// What keep_plugins() keeps; null before its first call. Never destroyed: see there.
 std::vector<std::shared_ptr<Plugin>>* kept_plugins = nullptr;
 
+template <typename Interface>
+std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoice& choice,
+                                PluginKind kind) {
+  const ConfigNode* name = choice.options.find("name");
+  const std::string& where = name != nullptr ? name->origin : choice.options.origin;
+  const auto plugin =
+      std::dynamic_pointer_cast<Interface>(registry.create(kind, choice.name, choice.path, where));
+  if (plugin == nullptr) {
+    throw PluginError({.what = fmt::format("the {0} '{1}' is of a class that is no {0}",
+                                           to_string(kind), choice.name),
+                       .where = where,
+                       .got = "a class of another kind",
+                       .expected = "a class derived from the interface of its kind",
+                       .hint = "its library exports it with the wrong macro"});
+  }
+  plugin->called = fmt::format("{} {}", to_string(kind), choice.name);
+  const auto declare = [&](Options& options) {
+    called(*plugin, "declare_options()", [&] { plugin->declare_options(options); });
+  };
+  read_options(choice.options, to_string(kind), declare, {"name", "path"});
+  return plugin;
+}
+
 }  // namespace
 
 struct PluginRegistry::Impl {
@@ -256,33 +279,6 @@ std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {
   if (beside != bin.parent_path() / "lib") folders.push_back(beside / "ddprun" / "plugins");
   return folders;
 }
-
-namespace {
-
-template <typename Interface>
-std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoice& choice,
-                                PluginKind kind) {
-  const ConfigNode* name = choice.options.find("name");
-  const std::string& where = name != nullptr ? name->origin : choice.options.origin;
-  const auto plugin =
-      std::dynamic_pointer_cast<Interface>(registry.create(kind, choice.name, choice.path, where));
-  if (plugin == nullptr) {
-    throw PluginError({.what = fmt::format("the {0} '{1}' is of a class that is no {0}",
-                                           to_string(kind), choice.name),
-                       .where = where,
-                       .got = "a class of another kind",
-                       .expected = "a class derived from the interface of its kind",
-                       .hint = "its library exports it with the wrong macro"});
-  }
-  plugin->called = fmt::format("{} {}", to_string(kind), choice.name);
-  const auto declare = [&](Options& options) {
-    called(*plugin, "declare_options()", [&] { plugin->declare_options(options); });
-  };
-  read_options(choice.options, to_string(kind), declare, {"name", "path"});
-  return plugin;
-}
-
-}  // namespace
 
 std::shared_ptr<Strategy> make_strategy(const PluginRegistry& registry,
                                         const PluginChoice& choice) {

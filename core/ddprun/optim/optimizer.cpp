@@ -169,6 +169,29 @@ class Sgd final : public KernelOptimizer {
   }
 };
 
+/// Of values on the CPU, in double. Blocks of a fixed size, added in order: the same bits at any
+/// number of threads.
+double square_sum(const at::Tensor& flat) {
+  RECORD_FUNCTION("ddprun::square_sum", std::vector<c10::IValue>({flat}));
+  if (flat.is_meta()) return 0;
+  const std::int64_t count = flat.numel();
+  std::vector<double> sums((count + kGrain - 1) / kGrain);
+  const auto add = [&](const auto* values) {
+    at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t first = block * kGrain;
+        sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
+      }
+    });
+  };
+  if (flat.scalar_type() == at::kBFloat16) {
+    add(flat.const_data_ptr<at::BFloat16>());
+  } else {
+    add(flat.const_data_ptr<float>());
+  }
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, FlatBuffers& buffers)
@@ -285,33 +308,6 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
   if (config.name == OptimizerKind::sgd) return std::make_unique<Sgd>(config, buffers);
   return std::make_unique<Adamw>(config, buffers);
 }
-
-namespace {
-
-/// Of values on the CPU, in double. Blocks of a fixed size, added in order: the same bits at any
-/// number of threads.
-double square_sum(const at::Tensor& flat) {
-  RECORD_FUNCTION("ddprun::square_sum", std::vector<c10::IValue>({flat}));
-  if (flat.is_meta()) return 0;
-  const std::int64_t count = flat.numel();
-  std::vector<double> sums((count + kGrain - 1) / kGrain);
-  const auto add = [&](const auto* values) {
-    at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t block = begin; block < end; ++block) {
-        const std::int64_t first = block * kGrain;
-        sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
-      }
-    });
-  };
-  if (flat.scalar_type() == at::kBFloat16) {
-    add(flat.const_data_ptr<at::BFloat16>());
-  } else {
-    add(flat.const_data_ptr<float>());
-  }
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
-}  // namespace
 
 at::Tensor gradient_norm(const FlatBuffers& buffers) {
   if (buffers.owns_all()) {

@@ -21,6 +21,21 @@ std::string text_of(const json& group, const std::string& name) {
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
+/// The figures of each round, in the order of the runs.
+std::map<std::int64_t, std::vector<double>> by_round(const RowRuns& row, const RunFigure& figure) {
+  std::map<std::int64_t, std::vector<double>> out;
+  for (const RunStatistics* run : row) {
+    if (const auto value = figure(*run)) out[run->run().round].push_back(*value);
+  }
+  return out;
+}
+
+std::vector<double> all_of(const std::map<std::int64_t, std::vector<double>>& rounds) {
+  std::vector<double> out;
+  for (const auto& [round, values] : rounds) out.insert(out.end(), values.begin(), values.end());
+  return out;
+}
+
 }  // namespace
 
 const json& world_of(const Run& run) {
@@ -85,25 +100,6 @@ std::string not_in_turn(const RowRuns& one, const RowRuns& other) {
   }
   return {};
 }
-
-namespace {
-
-/// The figures of each round, in the order of the runs.
-std::map<std::int64_t, std::vector<double>> by_round(const RowRuns& row, const RunFigure& figure) {
-  std::map<std::int64_t, std::vector<double>> out;
-  for (const RunStatistics* run : row) {
-    if (const auto value = figure(*run)) out[run->run().round].push_back(*value);
-  }
-  return out;
-}
-
-std::vector<double> all_of(const std::map<std::int64_t, std::vector<double>>& rounds) {
-  std::vector<double> out;
-  for (const auto& [round, values] : rounds) out.insert(out.end(), values.begin(), values.end());
-  return out;
-}
-
-}  // namespace
 
 Comparison compare_rows(const RowRuns& own, const RowRuns& base, const RunFigure& figure,
                         std::size_t chosen_from) {

@@ -54,6 +54,9 @@ std::optional<std::pair<CollectiveCall, CollectiveCall>> first_difference(const 
   return {};
 }
 
+LaunchBoard* own_board = nullptr;
+int own_rank = -1;
+
 }  // namespace
 
 CollectiveCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
@@ -118,13 +121,6 @@ struct LaunchBoard::Slot {
   std::atomic<std::uint64_t> signs;
   Entry entries[kKept];
 };
-
-namespace {
-
-LaunchBoard* own_board = nullptr;
-int own_rank = -1;
-
-}  // namespace
 
 std::string CollectiveCall::text() const {
   std::string text = kind;
