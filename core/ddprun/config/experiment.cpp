@@ -321,8 +321,15 @@ KindSection world_section() {
 }
 
 KindSection repeat_section() {
-  return {"repeat", "how often it is measured",
-          [](Options& o, Experiment& e) { declare_options(o, e.repeat); }};
+  return {
+      "repeat", "how often it is measured", [](Options& o, Experiment& e) {
+        o.option("warmup", &e.repeat.warmup, "samples taken and recorded before measuring",
+                 {.min = 0, .max = 1e6});
+        o.option("count", &e.repeat.count, "measured samples, unless `seconds` end them earlier",
+                 {.min = RepeatConfig::kLeast, .max = 1e6});
+        o.option("seconds", &e.repeat.seconds,
+                 "after which measuring ends, once there are 3 samples", {.min = 0, .max = 86400});
+      }};
 }
 
 KindSection output_section() {

@@ -5,8 +5,6 @@
 
 namespace ddprun {
 
-class Options;
-
 /// A measurement ends after `count` samples or `seconds`, whichever comes first, but not before
 /// kLeast samples.
 struct RepeatConfig {
@@ -15,7 +13,5 @@ struct RepeatConfig {
   double seconds = 5;
   static constexpr std::int64_t kLeast = 3;
 };
-
-void declare_options(Options& options, RepeatConfig& config);
 
 }  // namespace ddprun
