@@ -82,10 +82,9 @@ UnitPlaces FlatBuffers::make_places(const std::function<std::int64_t(const Unit&
   return places;
 }
 
-void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, bool for_all,
-                               const Allocate& how) {
-  const UnitPlaces of_units = make_places(
-      [&](const Unit& unit) { return bytes_of(unit.range.size(), dtype); }, for_all, how);
+void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, const Allocate& how) {
+  const UnitPlaces of_units =
+      make_places([&](const Unit& unit) { return bytes_of(unit.range.size(), dtype); }, false, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
     places.add(units()[i].range, of_units.place(static_cast<int>(i)).view(dtype));
   }
@@ -138,9 +137,9 @@ void FlatBuffers::hold_gradients(const Allocate& how) {
   if (holding_.gradients == Placement::none) return;
   const MemoryScope scope(MemoryCategory::gradients);
   if (holding_.gradients == Placement::sharded) {
-    hold_by_unit(reduced_, dtypes().reduce, false, how);
+    hold_by_unit(reduced_, dtypes().reduce, how);
     hold_owned(mean_, dtypes().parameters);
-    if (!same_dtype_) hold_by_unit(gradients_, dtypes().model, false, allocate_private);
+    if (!same_dtype_) hold_by_unit(gradients_, dtypes().model, allocate_private);
   } else {
     reduced_.add(all(), allocate(how, all().size(), dtypes().reduce));
     if (!same_dtype_) {

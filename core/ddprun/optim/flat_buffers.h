@@ -129,10 +129,10 @@ class FlatBuffers : public ParameterLayout {
   void hold_gathered(const Allocate& how);
   void hold_gradients(const Allocate& how);
   void hold_owned(BufferPlaces& places, at::ScalarType dtype);
+  /// `for_all`: no unit shares memory with another.
   UnitPlaces make_places(const std::function<std::int64_t(const Unit&)>& bytes, bool for_all,
                          const Allocate& how);
-  /// Unit by unit, `dtype`; `for_all`: none shares memory with another.
-  void hold_by_unit(BufferPlaces& places, at::ScalarType dtype, bool for_all, const Allocate& how);
+  void hold_by_unit(BufferPlaces& places, at::ScalarType dtype, const Allocate& how);
   void copy_values(const at::Tensor& flat, Range range) const;
   void put_values(const at::Tensor& values, const Unit& unit);
   void point_at_copy();

@@ -37,12 +37,11 @@ double largest_of_ranks(const RowRuns& row,
   return largest;
 }
 
-/// The median over the measured steps, or over the warm-up.
-double median_of(const RankResult& rank, bool warmup,
-                 const std::function<double(const Sample&)>& value) {
+/// The median over the measured steps.
+double median_of(const RankResult& rank, const std::function<double(const Sample&)>& value) {
   std::vector<double> values;
   for (const Sample& sample : rank.samples) {
-    if (sample.warmup == warmup) values.push_back(value(sample));
+    if (!sample.warmup) values.push_back(value(sample));
   }
   return summarize(std::move(values)).median;
 }
@@ -52,7 +51,7 @@ std::vector<Finding> computed_outside(const Rows& rows) {
   std::vector<Finding> out;
   for (const RowRuns& row : rows) {
     const double ms = largest_of_ranks(row, [](const RankResult& rank) {
-      return median_of(rank, false, [](const Sample& s) { return s[training().cpu_outside_ms]; });
+      return median_of(rank, [](const Sample& s) { return s[training().cpu_outside_ms]; });
     });
     if (ms < kOutsideMs || ms < kOutsideShare * step_of(row)) continue;
     out.push_back(
@@ -110,7 +109,7 @@ std::vector<Finding> slept(const Rows& rows) {
     const bool on_cpu = run_of(row).ranks.front().device_name.empty();
     const double ms = largest_of_ranks(row, [](const RankResult& rank) {
       double asleep_ms = 0;
-      const double usual = std::min(1.0, median_of(rank, false, computed_share));
+      const double usual = std::min(1.0, median_of(rank, computed_share));
       if (usual < kBusyShare) return 0.0;
       for (const Sample& sample : rank.samples) {
         if (!sample.warmup || computed_share(sample) > usual / 2) continue;
