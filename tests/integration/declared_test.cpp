@@ -48,12 +48,15 @@ TEST(Declared, IsWhatTheTableSays) {
     EXPECT_TRUE(losses[0].is_null());
     EXPECT_TRUE(losses[1].is_number());
   }
+  EXPECT_TRUE(rows[0]["statistics"]["consensus_distance"]["first"].is_null())
+      << "ranks never differ";
+  EXPECT_LT(rows[2]["statistics"]["consensus_distance"]["first"], 1e-7) << "they have just met";
 }
 
 TEST(Declared, GossipIsHeldToItsWeights) {
   TemporaryFolder folder("gossip.yaml", tiny_experiment("", 4));
-  const CommandResult run =
-      must_run(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set", "world.size=4"});
+  const CommandResult run = must_run(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set",
+                                              "world.size=4", "--set", "train.eval.every=5"});
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("the ranks averaged in 5 of 5 steps"),
                     HasSubstr("each rank has a mean of its own, as the strategy declares")));
@@ -61,6 +64,7 @@ TEST(Declared, GossipIsHeldToItsWeights) {
   const json& proof = result["rows"][0]["proof"];
   EXPECT_EQ(proof["status"], "declared");
   EXPECT_EQ(status_of(proof, "parameters_updated"), "passed");
+  EXPECT_GT(result["rows"][0]["statistics"]["consensus_distance"]["last"], 1e-5);
   EXPECT_THAT(
       refusal_of(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set", "world.size=3"}),
       HasSubstr("a world.size that is a power of two, 2 or more"));

@@ -10,18 +10,13 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
+#include "ddprun/parallel/consensus.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/plugin/state.h"
 
 namespace ddprun {
 
 namespace {
-
-/// Whether each rank has parameters of its own between steps.
-bool ranks_differ(const DataParallel& data_parallel) {
-  const Agreement agreement = data_parallel.context().plan().agreement;
-  return agreement == Agreement::periodic || agreement == Agreement::none;
-}
 
 /// Of each parameter that this rank has, whether it is the one that writes it.
 std::vector<bool> writes(const DataParallel& data_parallel, const FlatBuffers& buffers) {

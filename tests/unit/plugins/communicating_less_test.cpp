@@ -10,6 +10,7 @@
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/parallel/consensus.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/experiments.h"
@@ -202,6 +203,23 @@ TEST(Gossip, EachRankAveragesWithItsPeerOfTheStep) {
       EXPECT_EQ(check_parameters_equal(rank.ddp, group).status, CheckStatus::declared);
     }
     EXPECT_GT(difference(rank.matrix(), all[group.rank() ^ 1]), 1e-3) << "the last went by bit 2";
+  });
+}
+
+TEST(LocalSgd, ConsensusDistanceIsThatOfTheRanksFromTheirMean) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    Rank rank(group, "{name: local_sgd, every: 2}");
+    EXPECT_LT(*consensus_distance(rank.ddp), 1e-12) << "all begin alike";
+    rank.step(0, 0.5);
+    const at::Tensor mean = -0.5 * mean_gradient(0);
+    const at::Tensor apart = -0.5 * gradient(0, 0) - mean;  // the other rank's is its opposite
+    const auto square = [](const at::Tensor& x) { return (x * x).sum().item<double>(); };
+    EXPECT_NEAR(*consensus_distance(rank.ddp),  // the vectors are 0.5 and 0
+                std::sqrt((square(apart) + 5 * 0.0625) / (square(mean) + 5 * 0.0625)), 1e-6);
+    rank.step(1, 0.5);
+    EXPECT_LT(*consensus_distance(rank.ddp), 1e-12) << "they have met";
+    Rank averaged(group, "{name: flat}");
+    EXPECT_FALSE(consensus_distance(averaged.ddp)) << "its ranks never differ";
   });
 }
 

@@ -351,7 +351,7 @@ TEST(ResultFiles, CsvQuotesLabels) {
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",1,0,0,0,1,1000.000000,250.000000"))
       << lines[1];
-  EXPECT_TRUE(lines[1].ends_with(",2500000,3,5,,,,,,0")) << "no gradient norm: " << lines[1];
+  EXPECT_TRUE(lines[1].ends_with(",2500000,3,5,,,,,,,0")) << "no gradient norm: " << lines[1];
 }
 
 }  // namespace

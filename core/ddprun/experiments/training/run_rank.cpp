@@ -25,6 +25,7 @@
 #include "ddprun/live/live_outputs.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/parallel/consensus.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/connected_rank.h"
 #include "ddprun/rank/heap.h"
@@ -183,6 +184,9 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
       result.samples.back()[training().validation_loss] = *held_out;
       if (const auto bits = evaluation.bits_per_byte(*held_out)) {
         result.samples.back()[training().bits_per_byte] = *bits;
+      }
+      if (const auto distance = consensus_distance(trainer.data_parallel())) {
+        result.samples.back()[training().consensus_distance] = *distance;
       }
       if (context.info.rank == 0) {
         spdlog::info("step {}: validation loss of rank 0 {:.4f}", index, *held_out);

@@ -213,6 +213,17 @@ struct Training : RunnableKind {
                .drop_order = 2,
                .timed = false,
                .text = text_as("{:.3f}")});
+  const Quantity& consensus_distance = declare(
+      "consensus_distance", "fraction",
+      "root mean square over the ranks of the norm of this rank's parameters - their mean / norm "
+      "of "
+      "the mean; in the steps that `train.eval` follows, with strategies whose ranks differ",
+      {.optional = true,
+       .over_steps = OverSteps::ends,
+       .title = "distance %",
+       .drop_order = 2,
+       .timed = false,
+       .text = text_as("{:.2f}", 100)});
   const Quantity& error_feedback =
       declare("error_feedback", "fraction",
               "norm of what this rank has not sent yet of its gradients / norm of the gradients "
