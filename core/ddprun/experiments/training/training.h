@@ -206,7 +206,9 @@ struct Training : RunnableKind {
                .text = text_as("{:.3f}"),
                .if_not_finite = "a lower optimizer.lr, or clipping"});
   const Quantity& bits_per_byte =
-      declare("bits_per_byte", "bits", "`validation_loss` / ln 2, of data whose tokens are bytes",
+      declare("bits_per_byte", "bits",
+              "`validation_loss` / ln 2 / bytes of a target; of text, and of tokens with "
+              "`data.tokenizer`",
               {.optional = true,
                .over_steps = OverSteps::ends,
                .title = "bits/byte",
