@@ -92,12 +92,17 @@ std::vector<std::string> ConnectedRank::run_once(const std::function<void(Sample
   sample[experiment_.kind->quantities().front()] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
   first_step_done();
   result_.samples.push_back(std::move(sample));
+  timed_ = false;
   return finish();
 }
 
 std::vector<std::string> ConnectedRank::finish() {
   result_.peak_resident_bytes = peak_resident_bytes();
   if (result_.load.wall_s == 0) measuring_ends();
+  if (!timed_) {
+    result_.load = {};
+    result_.gflops_before = 0;
+  }
   if (result_.gflops_before > 0) result_.gflops_after = short_product_flops() * 1e-9;
   result_.device = device_->describe();
   result_.topology = device_->topology();

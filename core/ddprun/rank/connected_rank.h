@@ -43,7 +43,8 @@ class ConnectedRank {
   /// in rank order, as JSON; then disconnects. Call it when nothing uses group() any more.
   std::vector<std::string> finish();
   /// All of it for a kind that does not repeat: connects, lets `measure` fill its only sample,
-  /// where the kind's first quantity becomes the time of that in microseconds, and finishes.
+  /// where the kind's first quantity becomes the time of that in microseconds, and finishes. That
+  /// is no benchmark: nothing says how busy or how fast the machine was.
   std::vector<std::string> run_once(const std::function<void(Sample&)>& measure);
 
  private:
@@ -54,6 +55,7 @@ class ConnectedRank {
   std::unique_ptr<ProcessGroup> group_;
   LoadMeter meter_;
   RankResult result_;
+  bool timed_ = true;
 };
 
 }  // namespace ddprun
