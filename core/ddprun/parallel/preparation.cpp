@@ -7,8 +7,13 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
+#include "ddprun/base/hash.h"
+#include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/optim/parameter_check.h"
@@ -18,6 +23,53 @@
 namespace ddprun {
 
 namespace {
+
+/// A line for each parameter, with all that decides where it lies in the buffers.
+std::vector<std::string> described(const ParameterRoles& roles) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < roles.names.size(); ++i) {
+    const auto [trained, number] = roles.places[i];
+    const NamedTensor& parameter = (trained ? roles.trained : roles.frozen)[number];
+    const at::Tensor& tensor = parameter.tensor;
+    std::string line = fmt::format("{}, {} {}", roles.names[i], at::toString(tensor.scalar_type()),
+                                   shape_text(tensor.sizes()));
+    if (tensor.layout() == at::kStrided && !tensor.is_contiguous()) {
+      line += " with strides " + shape_text(tensor.strides());
+    }
+    if (!trained) line += ", frozen";
+    if (parameter.name != roles.names[i]) line += ", tied to " + parameter.name;
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// The first line of each that is not the same in both.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream in_a(a), in_b(b);
+  std::string line_a, line_b;
+  for (;;) {
+    if (!std::getline(in_a, line_a)) line_a = "no parameter more";
+    if (!std::getline(in_b, line_b)) line_b = "no parameter more";
+    if (line_a != line_b) return {line_a, line_b};
+  }
+}
+
+/// What travels is laid out by each rank's own model. All ranks call it.
+void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
+  const std::string text = list_text(described(roles), "\n");
+  const auto hashes = group.all_gather_object(fmt::format("{:x}", hash64(text)));
+  if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) return;
+  const auto texts = group.all_gather_object(text);
+  const auto other =
+      std::ranges::find_if(texts, [&](const auto& each) { return each != texts[0]; });
+  const auto [got, expected] = first_difference(*other, texts[0]);
+  throw ConfigError({.what = "the ranks' models are not the same",
+                     .where = "the model's parameters",
+                     .got = fmt::format("on rank {}: {}", other - texts.begin(), got),
+                     .expected = "as on rank 0: " + expected,
+                     .hint = "each rank registers the same parameters in the same order, lays them "
+                             "out alike, and freezes the same"});
+}
 
 /// Lets the precision convert all parameters.
 void convert(const ParameterRoles& roles, Precision& precision) {
@@ -84,10 +136,11 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
 
 }  // namespace
 
-Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
+Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                     const Strategy& strategy, Precision& precision, RunDescription run,
                     StepExtent extent) {
   ParameterRoles roles(parameters);
+  check_same_model(roles, group);
   run.world_size = group.size();
   if (const c10::Device device = group.device().torch_device(); !device.is_meta()) {
     run.device = device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;

@@ -23,10 +23,11 @@ struct Preparation {
   Plan plan;
 };
 
-/// Describes the run as it is here, asks both plugins whether they can take part, lets the
-/// precision convert the parameters, lays out what is trained, and asks the strategy for its plan.
-/// Throws ConfigError for a refusal, and Error if the plans of all ranks do not make up the whole.
-Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
+/// Holds the ranks' models against each other, describes the run as it is here, asks both plugins
+/// whether they can take part, lets the precision convert the parameters, lays out what is trained,
+/// and asks the strategy for its plan. Throws ConfigError, on all ranks, if models differ, and for
+/// a refusal; Error if the plans of all ranks do not make up the whole. All ranks call it.
+Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                     const Strategy& strategy, Precision& precision, RunDescription run,
                     StepExtent extent);
 

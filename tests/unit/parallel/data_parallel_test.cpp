@@ -364,10 +364,9 @@ TEST(TwoRanks, LeavingWithCollectivesUnderWayDoesNotWaitForThePeer) {
   std::thread rank_0([&] {  // joins the group, takes its buffers, and joins no collective
     const auto group = connect_thread(store, 0, 2, {.timeout_s = 60});
     Model model;
-    const FlatBuffers buffers(model.parameters(), {},
-                              [&](std::int64_t elements, const auto& options) {
-                                return group->allocate(elements, options);
-                              });
+    Precision precision;
+    FailsMidway strategy(/*failing=*/1);
+    const DataParallel ddp(model.parameters(), *group, strategy, precision, plain_sgd());
     while (!left) std::this_thread::yield();
   });
   const std::int64_t begin_ns = now_ns();

@@ -3,6 +3,10 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "ddprun/parallel/data_parallel.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
@@ -63,6 +67,62 @@ TEST_F(OwnLoop, AWriteToAParameterCountsWhereItIsWhatIsUpdated) {
   forward();
   EXPECT_EQ(ddp.buffers().parameters(ddp.buffers().all()).max().item<float>(), 3);
 }
+
+/// Parameters a and b, (2, 3), by what rank 1 does otherwise.
+struct OtherModel {
+  const char* name;
+  std::function<void(std::vector<NamedTensor>& parameters)> change;
+  const char* got;
+  const char* expected;
+};
+
+class RanksModels : public testing::TestWithParam<OtherModel> {};
+
+TEST_P(RanksModels, AreHeldAgainstEachOther) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    std::vector<NamedTensor> parameters;
+    for (const char* name : {"a", "b"}) {
+      parameters.push_back({name, at::ones({2, 3}).requires_grad_()});
+    }
+    if (group.rank() == 1) GetParam().change(parameters);
+    Alone strategy;
+    Precision precision;
+    EXPECT_THAT(test::error_of([&] {
+                  DataParallel(parameters, group, strategy, precision, test::plain_sgd());
+                }),
+                AllOf(HasSubstr("the ranks' models are not the same"), HasSubstr(GetParam().got),
+                      HasSubstr(GetParam().expected)))
+        << "on rank " << group.rank();
+  });
+}
+
+const OtherModel kOtherModels[] = {
+    {"order", [](auto& all) { std::swap(all[0], all[1]); }, "on rank 1: b, Float [2, 3]",
+     "as on rank 0: a, Float [2, 3]"},
+    {"shape",
+     [](auto& all) {
+       all[1].tensor = at::ones({3, 2}).requires_grad_();
+     },
+     "on rank 1: b, Float [3, 2]", "as on rank 0: b, Float [2, 3]"},
+    {"strides",
+     [](auto& all) {
+       all[1].tensor = at::ones({3, 2}).t().requires_grad_();
+     },
+     "b, Float [2, 3] with strides [1, 2]", "as on rank 0: b, Float [2, 3]"},
+    {"frozen", [](auto& all) { all[0].tensor.requires_grad_(false); }, "a, Float [2, 3], frozen",
+     "as on rank 0: a, Float [2, 3]"},
+    {"tied", [](auto& all) { all[1].tensor = all[0].tensor; }, "b, Float [2, 3], tied to a",
+     "as on rank 0: b, Float [2, 3]"},
+    {"fewer", [](auto& all) { all.pop_back(); }, "on rank 1: no parameter more",
+     "as on rank 0: b, Float [2, 3]"},
+    {"dtype",
+     [](auto& all) {
+       all[1].tensor = at::ones({2, 3}, at::kDouble).requires_grad_();
+     },
+     "on rank 1: b, Double [2, 3]", "as on rank 0: b, Float [2, 3]"},
+};
+INSTANTIATE_TEST_SUITE_P(Differ, RanksModels, testing::ValuesIn(kOtherModels),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ddprun::own_loop_test
