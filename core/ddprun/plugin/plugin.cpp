@@ -17,6 +17,13 @@ void Plugin::declare_state(State&) {}
 Strategy::~Strategy() = default;
 Plan Strategy::plan(const ParameterLayout&, int) const { return {}; }
 void Strategy::setup(StrategyContext& context) {
+  if (context_ != nullptr) {
+    throw Error({.what = "a strategy was given to a second DataParallel",
+                 .where = "Strategy::setup()",
+                 .got = "an object that knows the gradients of the first",
+                 .expected = "an object for each DataParallel",
+                 .hint = "make_strategy() for each of them"});
+  }
   context_ = &context;
   context.broadcast_parameters();
 }

@@ -68,6 +68,14 @@ TEST_F(OwnLoop, AWriteToAParameterCountsWhereItIsWhatIsUpdated) {
   EXPECT_EQ(ddp.buffers().parameters(ddp.buffers().all()).max().item<float>(), 3);
 }
 
+TEST_F(OwnLoop, AStrategyBelongsToOneDataParallel) {
+  at::Tensor other = at::ones({3}).requires_grad_();
+  EXPECT_THAT(test::error_of([&] {
+                DataParallel({{"other", other}}, *group, strategy, precision, test::plain_sgd());
+              }),
+              HasSubstr("a strategy was given to a second DataParallel"));
+}
+
 /// Parameters a and b, (2, 3), by what rank 1 does otherwise.
 struct OtherModel {
   const char* name;
