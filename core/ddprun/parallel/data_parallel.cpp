@@ -146,9 +146,7 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
   if (!context_.parameters_agreed() && buffers_.holding().parameters == Placement::sharded) {
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }
-  for (int index = 0; index < buffers_.count(); ++index) {
-    versions_.push_back(buffers_.parameter(index)._version());
-  }
+  watched_.begin(buffers_, frozen_ ? &frozen_->buffers() : nullptr);
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
 }
 
@@ -224,7 +222,7 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
   at::Tensor value;
   {
     const PhaseScope phase(Phase::forward);
-    check_unwritten();
+    watched_.check();
     before_forward(micro_batch);
     buffers_.expect_micro_batches(micro_batch.count);
     value = under_precision([&] { return walk_.forward(loss); });
@@ -239,23 +237,6 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
     scaled_by = root.detach() / share.detach();
   }
   return {value, std::move(root), std::move(scaled_by), micro_batch.last()};
-}
-
-void DataParallel::check_unwritten() {
-  for (std::size_t i = 0; i < versions_.size(); ++i) {
-    const int index = static_cast<int>(i);
-    const at::Tensor& parameter = buffers_.parameter(index);
-    const auto version = std::exchange(versions_[i], parameter._version());
-    const bool updated_there =
-        buffers_.holding().parameters != Placement::sharded &&
-        parameter.const_data_ptr() == buffers_.parameters(buffers_.range(index)).const_data_ptr();
-    if (version == versions_[i] || updated_there) continue;
-    throw Error({.what = "a parameter was written where the value is lost",
-                 .where = "DataParallel::forward()",
-                 .got = "a write to " + buffers_.name(index) + ", of which the model reads a copy",
-                 .expected = "parameters that the optimizer alone updates",
-                 .hint = "set values before DataParallel is made"});
-  }
 }
 
 at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {

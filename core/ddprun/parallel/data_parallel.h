@@ -19,6 +19,7 @@
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
 #include "ddprun/parallel/loss.h"
+#include "ddprun/parallel/parameter_watch.h"
 #include "ddprun/parallel/preparation.h"
 #include "ddprun/parallel/step_order.h"
 #include "ddprun/parallel/unit_walk.h"
@@ -116,7 +117,7 @@ class DataParallel {
   /// Calls `loss`, which runs the model and returns the mean loss of a micro-batch, a scalar, with
   /// the precision switched on. Throws Error if the precision computes linear layers itself and
   /// `loss` did not call linear(), if dtypes do not fit the parameters', if the result is no scalar
-  /// or has no gradient, and if the program wrote a parameter of which the model reads a copy.
+  /// or has no gradient, and for what ParameterWatch::check() refuses.
   Loss forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch = {});
   /// The same without gradients, for evaluation: returns what `loss` returned.
   at::Tensor evaluate(const std::function<at::Tensor()>& loss);
@@ -187,8 +188,6 @@ class DataParallel {
   bool sharded() const { return buffers_.holding().gradients == Placement::sharded; }
   /// Whether the gradients of this micro-batch travel.
   bool exchanges(bool last) const { return (last && !alone_) || sharded(); }
-  /// Throws Error if the program wrote a parameter that is a copy of what is updated.
-  void check_unwritten();
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward(bool last);
   GradientScale agreed_scale();
@@ -208,10 +207,10 @@ class DataParallel {
   bool clips_;
   StepOrder order_;
   UnitWalk walk_;
-  BackwardMarks marks_;                  // of the backward under way
-  bool marks_details_;                   // BackwardMarks::gradients and units
-  int gradients_seen_ = 0;               // in the backward under way
-  std::vector<std::uint32_t> versions_;  // of the model's tensors, when they were last looked at
+  BackwardMarks marks_;     // of the backward under way
+  bool marks_details_;      // BackwardMarks::gradients and units
+  int gradients_seen_ = 0;  // in the backward under way
+  ParameterWatch watched_;
   std::function<void(int index)> watch_ = {};
   bool alone_ = false;  // watch_gradients()
   /// Each takes our hook off a parameter's node in the autograd graph, and keeps that node alive,

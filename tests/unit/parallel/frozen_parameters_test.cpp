@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -123,23 +124,47 @@ TEST(FrozenParameters, ASliceWithoutRank0sValueIsFound) {
   });
 }
 
-TEST(FrozenParameters, AUnitThatIsNotToldIsRefused) {
+/// Five units that are frozen, and one that is trained.
+std::vector<NamedTensor> six_units() {
+  std::vector<NamedTensor> parameters;
+  for (const char* unit : {"a", "b", "c", "d", "e"}) {
+    parameters.push_back({unit, at::ones({64}), unit});
+  }
+  parameters.push_back({"w", at::ones({64}).requires_grad_(), "w"});
+  return parameters;
+}
+
+/// What is said of a forward that names the last unit alone, after the program did `before`.
+std::string refused(const std::function<void(std::vector<NamedTensor>&)>& before) {
+  std::string message;
   test::run_ranks(2, [&](ProcessGroup& group) {
     const auto strategy = test::strategy_of("{name: fsdp}");
     Precision precision;
-    std::vector<NamedTensor> parameters;
-    for (const char* unit : {"a", "b", "c", "d", "e"}) {
-      parameters.push_back({unit, at::ones({64}), unit});
-    }
-    parameters.push_back({"w", at::ones({64}).requires_grad_(), "w"});
+    std::vector<NamedTensor> parameters = six_units();
     DataParallel ddp(parameters, group, *strategy, precision, test::plain_sgd());
     ASSERT_TRUE(ddp.frozen()->in_slices());
-    EXPECT_THAT(
-        test::error_of([&] {
-          ddp.forward([&] { return ddp.unit(5, [&] { return parameters[5].tensor.sum(); }); });
-        }),
-        HasSubstr("those that are frozen too"));
+    before(parameters);
+    const std::string own = test::error_of([&] {
+      ddp.forward([&] { return ddp.unit(5, [&] { return parameters[5].tensor.sum(); }); });
+    });
+    if (group.rank() == 0) message = own;
   });
+  return message;
+}
+
+TEST(FrozenParameters, AUnitThatIsNotToldIsRefused) {
+  EXPECT_THAT(refused([](auto&) {}), HasSubstr("those that are frozen too"));
+}
+
+TEST(FrozenParameters, AWriteToWhatIsGatheredIsRefused) {
+  for (const int written : {0, 5}) {  // a frozen one, and one that is trained
+    const std::string message = refused([&](auto& parameters) {
+      const at::NoGradGuard no_gradients;
+      parameters[written].tensor.fill_(2);
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr("written where the value is lost"),
+                               HasSubstr("a write to " + six_units()[written].name)));
+  }
 }
 
 TEST(FrozenParameters, AreWholeWhereSlicesWouldGainNothing) {

@@ -68,6 +68,37 @@ TEST_F(OwnLoop, AWriteToAParameterCountsWhereItIsWhatIsUpdated) {
   EXPECT_EQ(ddp.buffers().parameters(ddp.buffers().all()).max().item<float>(), 3);
 }
 
+TEST_F(OwnLoop, AParameterThatLiesElsewhereIsRefused) {
+  weight.set_data(at::full({3}, 5.0F));  // as torch::load() and Module::to() do
+  EXPECT_THAT(test::error_of([&] { ddp.forward([&] { return loss(); }); }),
+              AllOf(HasSubstr("no longer where DataParallel updates it"),
+                    HasSubstr("other memory behind weight")));
+}
+
+TEST_F(OwnLoop, ASecondDataParallelOfOneModelIsFound) {
+  Alone another;
+  const DataParallel second({{"weight", weight}}, *group, another, precision, test::plain_sgd());
+  EXPECT_THAT(test::error_of([&] { ddp.forward([&] { return loss(); }); }),
+              HasSubstr("no longer where DataParallel updates it"));
+}
+
+TEST_F(OwnLoop, WhatIsTrainedStaysWhatItIs) {
+  at::Tensor frozen = at::ones({3}), trained = at::ones({3}).requires_grad_();
+  Alone another;
+  DataParallel partly({{"frozen", frozen}, {"trained", trained}}, *group, another, precision,
+                      test::plain_sgd());
+  const auto forward = [&] {
+    return test::error_of([&] { partly.forward([&] { return (frozen * trained).sum(); }); });
+  };
+  frozen.requires_grad_(true);
+  EXPECT_THAT(forward(), AllOf(HasSubstr("requires_grad of a parameter was changed"),
+                               HasSubstr("frozen, which requires one now")));
+  frozen.requires_grad_(false);
+  EXPECT_EQ(forward(), "no error");
+  trained.requires_grad_(false);
+  EXPECT_THAT(forward(), HasSubstr("trained, which requires none now"));
+}
+
 TEST_F(OwnLoop, AStrategyBelongsToOneDataParallel) {
   at::Tensor other = at::ones({3}).requires_grad_();
   EXPECT_THAT(test::error_of([&] {
