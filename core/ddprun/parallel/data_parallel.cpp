@@ -172,15 +172,18 @@ DataParallel::~DataParallel() {
 }
 
 void DataParallel::on_accumulated(int index) {
-  if (!buffers_.adopt_gradient(index)) return;
   const bool last_backward = order_.phase() == StepPhase::last_backward;
   const bool final = last_backward || sharded();
+  const bool accumulates = order_.phase() == StepPhase::accumulating && !sharded() &&
+                           precision_.loss_scaler() == nullptr;
+  if (!arrivals_.note(index, accumulates)) return;
+  buffers_.adopt_gradient(index);
+  if (!arrivals_.under_way()) return;  // PyTorch's convention: it adds up until the step
   if (final) buffers_.finish_gradient(index);
-  const bool last = ++gradients_seen_ == buffers_.count();
-  if (last || marks_details_) {
+  if (arrivals_.complete() || marks_details_) {
     const Mark now = context_.process_group().device().mark();
     if (marks_details_) marks_.gradients.push_back(now);
-    if (last) marks_.last_gradient = now;
+    if (arrivals_.complete()) marks_.last_gradient = now;
   }
   if (final && watch_) watch_(index);
   if (!exchanges(last_backward)) return;
@@ -256,7 +259,7 @@ BackwardMarks DataParallel::backward(const Loss& loss) {
 
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
-  gradients_seen_ = 0;
+  arrivals_.begin();
   walk_.begin_backward();
   Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};
@@ -266,15 +269,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
     backward_from(loss);
     walk_.end_backward();
   }
-  if (gradients_seen_ != buffers_.count()) {
-    throw Error(
-        {.what = "backward did not reach every parameter",
-         .where = "DataParallel::backward",
-         .got = std::to_string(gradients_seen_) + " gradients",
-         .expected = std::to_string(buffers_.count()) + ", one for each parameter that is trained",
-         .hint = "freeze a parameter that the loss does not depend on: "
-                 "requires_grad_(false)"});
-  }
+  arrivals_.end();
   if (exchanges(last)) finish_backward(last);
   marks_.synchronized = device.mark();
   marks_.units = walk_.take_marks();

@@ -18,6 +18,7 @@
 #include "ddprun/optim/step_extent.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
+#include "ddprun/parallel/gradient_arrivals.h"
 #include "ddprun/parallel/loss.h"
 #include "ddprun/parallel/parameter_watch.h"
 #include "ddprun/parallel/preparation.h"
@@ -141,9 +142,9 @@ class DataParallel {
 
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
-  /// (still scaled; step() scales it back). Throws Error if a parameter got no gradient, if it was
-  /// called for this loss before, or after the step's last micro-batch; with optimizer.overlap also
-  /// if the strategy reported no range.
+  /// (still scaled; step() scales it back). Throws Error for what GradientArrivals refuses, if it
+  /// was called for this loss before, or after the step's last micro-batch; with optimizer.overlap
+  /// also if the strategy reported no range.
   BackwardMarks backward(const Loss& loss);
   /// Tells the learning rate of a step before the backward that synchronizes. With
   /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
@@ -207,9 +208,9 @@ class DataParallel {
   bool clips_;
   StepOrder order_;
   UnitWalk walk_;
-  BackwardMarks marks_;     // of the backward under way
-  bool marks_details_;      // BackwardMarks::gradients and units
-  int gradients_seen_ = 0;  // in the backward under way
+  BackwardMarks marks_;  // of the backward under way
+  bool marks_details_;   // BackwardMarks::gradients and units
+  GradientArrivals arrivals_{buffers_};
   ParameterWatch watched_;
   std::function<void(int index)> watch_ = {};
   bool alone_ = false;  // watch_gradients()

@@ -1,6 +1,8 @@
 // What a training loop of one's own can do wrong, and what it is told.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/embedding.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -97,6 +99,41 @@ TEST_F(OwnLoop, WhatIsTrainedStaysWhatItIs) {
   EXPECT_EQ(forward(), "no error");
   trained.requires_grad_(false);
   EXPECT_THAT(forward(), HasSubstr("trained, which requires none now"));
+}
+
+// Before the step's last backward it adds up, as without DataParallel.
+TEST_F(OwnLoop, ABackwardBesideDataParallelsIsRefusedOnceGradientsAreMeans) {
+  loss().backward();
+  ddp.backward(ddp.forward([&] { return loss(); }));
+  EXPECT_TRUE(at::equal(weight.grad(), at::full({3}, 8.0F)));
+  EXPECT_THAT(test::error_of([&] { loss().backward(); }),
+              AllOf(HasSubstr("a backward that DataParallel did not run"),
+                    HasSubstr("a gradient of weight")));
+}
+
+TEST_F(OwnLoop, ASparseGradientIsRefused) {
+  at::Tensor table = at::ones({4, 2}).requires_grad_();
+  Alone another;
+  DataParallel of_table({{"table", table}}, *group, another, precision, test::plain_sgd());
+  const Loss sparse = of_table.forward([&] {
+    return at::embedding(table, at::zeros({3}, at::kLong), -1, false, /*sparse=*/true).sum();
+  });
+  EXPECT_THAT(test::error_of([&] { of_table.backward(sparse); }),
+              AllOf(HasSubstr("a gradient is sparse"), HasSubstr("the gradient of table")));
+}
+
+// As reentrant activation checkpointing makes it: a backward within backward.
+TEST_F(OwnLoop, ASecondGradientInOneBackwardIsRefused) {
+  const Loss twice = ddp.forward([&] {
+    const at::Tensor y = weight * 2;
+    y.register_hook([&](const at::Tensor&) {
+      const c10::AutoGradMode gradients(true);
+      loss().backward();
+    });
+    return y.sum();
+  });
+  EXPECT_THAT(test::error_of([&] { ddp.backward(twice); }),
+              AllOf(HasSubstr("two gradients in one backward"), HasSubstr("one of weight")));
 }
 
 TEST_F(OwnLoop, AStrategyBelongsToOneDataParallel) {
