@@ -131,7 +131,7 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       optimizer_(make_optimizer(optimizer, buffers_)),
       clips_(optimizer.clip_norm > 0),
       order_(optimizer.overlap),
-      walk_(roles_, context_, frozen_.get(), strategy),
+      walk_(roles_, context_, frozen_.get(), strategy, arrivals_),
       marks_details_(group.device().torch_device().is_cpu()) {
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
@@ -177,6 +177,7 @@ void DataParallel::on_accumulated(int index) {
   const bool accumulates = order_.phase() == StepPhase::accumulating && !sharded() &&
                            precision_.loss_scaler() == nullptr;
   if (!arrivals_.note(index, accumulates)) return;
+  walk_.check_place(index);
   buffers_.adopt_gradient(index);
   if (!arrivals_.under_way()) return;  // PyTorch's convention: it adds up until the step
   if (final) buffers_.finish_gradient(index);

@@ -207,10 +207,10 @@ class DataParallel {
   std::unique_ptr<Optimizer> optimizer_;
   bool clips_;
   StepOrder order_;
+  GradientArrivals arrivals_{buffers_};
   UnitWalk walk_;
   BackwardMarks marks_;  // of the backward under way
   bool marks_details_;   // BackwardMarks::gradients and units
-  GradientArrivals arrivals_{buffers_};
   ParameterWatch watched_;
   std::function<void(int index)> watch_ = {};
   bool alone_ = false;  // watch_gradients()

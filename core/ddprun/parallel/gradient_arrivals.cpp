@@ -1,6 +1,7 @@
 // Refuses gradients that strategies would exchange wrongly or not at all.
 #include "ddprun/parallel/gradient_arrivals.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,11 @@ bool GradientArrivals::note(int index, bool accumulates) {
   came_[index] = true;
   --missing_;
   return true;
+}
+
+bool GradientArrivals::complete(int first, int last) const {
+  return std::find(came_.begin() + first, came_.begin() + last + 1, false) ==
+         came_.begin() + last + 1;
 }
 
 void GradientArrivals::end() {

@@ -20,8 +20,9 @@ class GradientArrivals {
   /// way.
   bool note(int index, bool accumulates);
   bool under_way() const { return under_way_; }
-  /// True once all have come.
+  /// True once all have come, or all from `first` to `last`.
   bool complete() const { return missing_ == 0; }
+  bool complete(int first, int last) const;
   /// Throws Error that names those that did not come.
   void end();
 

@@ -1,7 +1,7 @@
 // The model names its units in forward; hooks at their outputs tell where backward is.
 #include "ddprun/parallel/unit_walk.h"
 
-#include <c10/util/Exception.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +29,17 @@ bool UnitWalk::sharded() const {
                .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
 }
 
+[[noreturn]] void UnitWalk::refuse_order(int models_unit) const {
+  throw Error({.what = "the model's units came out of order",
+               .where = "DataParallel::unit()",
+               .got = fmt::format("unit {}", models_unit),
+               .expected = next_ < std::ssize(roles_.units)
+                               ? fmt::format("unit {} of {}", next_, roles_.units.size())
+                               : fmt::format("no unit after {}, or unit 0", next_ - 1),
+               .hint = "name each unit once in a pass, in the order in which their parameters are "
+                       "registered"});
+}
+
 /// Units before `models_unit` without anything to train need not be named, if they are there whole.
 void UnitWalk::skip_frozen(std::ptrdiff_t models_unit) {
   const bool whole = !frozen_ || !frozen_->in_slices();
@@ -54,7 +65,6 @@ void UnitWalk::after(Pass pass, int unit) {
 
 void UnitWalk::before_forward(MicroBatch micro_batch) {
   next_ = 0;
-  listened_ = false;
   if (frozen_) frozen_->before_forward();
   if (UnitListener* const listener = context_.listener()) {
     called(strategy_, "before_forward()", [&] { listener->before_forward(micro_batch); });
@@ -79,12 +89,11 @@ at::Tensor UnitWalk::again(const std::function<at::Tensor()>& part) {
 }
 
 at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& forward) {
-  TORCH_CHECK(models_unit >= 0 && models_unit < std::ssize(roles_.units), "unit ", models_unit,
-              " of ", roles_.units.size());
+  if (models_unit < 0 || models_unit >= std::ssize(roles_.units)) refuse_order(models_unit);
   if (!again_) {
     if (models_unit == 0) next_ = 0;
     skip_frozen(models_unit);
-    TORCH_CHECK(models_unit == next_, "unit ", models_unit, " where ", next_, " comes next");
+    if (models_unit != next_) refuse_order(models_unit);
     ++next_;
   }
   if (!again_) mark_begin(models_unit);
@@ -93,7 +102,6 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
   after(Pass::forward, roles_.units[models_unit]);
   if (!again_) mark_end();
   if (!out.requires_grad()) return out;
-  listened_ |= roles_.units[models_unit] >= 0;
   // Its gradient is known when all that comes after the unit has run backward.
   out.register_hook([this, models_unit](const at::Tensor&) { enter_backward(models_unit); });
   return out;
@@ -109,19 +117,58 @@ void UnitWalk::mark_end() {
   marks_.back().end = context_.process_group().device().mark();
 }
 
-void UnitWalk::begin_backward() { to_leave_ = static_cast<int>(context_.buffers().units().size()); }
+void UnitWalk::begin_backward() {
+  entered_ = false;
+  to_leave_ = static_cast<int>(context_.buffers().units().size());
+}
 
 void UnitWalk::end_backward() {
   mark_end();
-  if (std::exchange(listened_, false)) leave_down_to(0);
+  while (entered_ && to_leave_ > 0) after(Pass::backward, --to_leave_);
+  to_leave_ = 0;
 }
 
-/// The gradients of this unit and of those behind it are final.
+/// The gradients of this unit and of those behind it are final, unless backward comes to them
+/// again.
 void UnitWalk::leave_down_to(int unit) {
-  while (to_leave_ > unit) after(Pass::backward, --to_leave_);
+  const auto& units = context_.buffers().units();
+  while (to_leave_ > unit) {
+    const Unit& last = units[to_leave_ - 1];
+    if (!arrivals_.complete(last.first, last.last)) return;
+    after(Pass::backward, --to_leave_);
+  }
+}
+
+void UnitWalk::check_place(int index) const {
+  const FlatBuffers& buffers = context_.buffers();
+  if (buffers.holding().gradients != Placement::sharded) return;
+  const int unit = buffers.unit_of(index);
+  if (to_leave_ <= unit + 2) return;
+  throw Error({.what = "gradients came in another order than that of the model's units",
+               .where = "DataParallel::backward()",
+               .got = fmt::format("that of {} before those of unit {}", buffers.name(index),
+                                  buffers.units()[to_leave_ - 1].name),
+               .expected = "units in the reverse order of forward: two share a place",
+               .hint = "each unit reads what the one before it returned, or take a strategy that "
+                       "does not shard gradients"});
+}
+
+/// What a backward of second derivatives reads of a unit is not gathered for it.
+void UnitWalk::check_derivatives() const {
+  const BufferHolding& holding = context_.buffers().holding();
+  const bool gathered = holding.parameters == Placement::sharded && !holding.place_for_each_unit;
+  if (!gathered || !c10::GradMode::is_enabled()) return;
+  throw Error({.what = "second derivatives need parameters that stay",
+               .where = "DataParallel::unit()",
+               .got = "create_graph, and units that are gathered to be used",
+               .expected = "units that stay until the step ends",
+               .hint = "`reshard_after_forward: false`, or a strategy that does not shard "
+                       "parameters"});
 }
 
 void UnitWalk::enter_backward(int models_unit) {
+  check_derivatives();
+  entered_ = true;
   mark_end();
   mark_begin(models_unit);
   const auto trained = std::find_if(roles_.units.rend() - models_unit - 1, roles_.units.rend(),

@@ -12,6 +12,7 @@
 #include "ddprun/optim/parameter_roles.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
+#include "ddprun/parallel/gradient_arrivals.h"
 #include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
@@ -30,8 +31,12 @@ class UnitWalk {
   /// All outlive it. `frozen` null: all is trained. `strategy`: in the context's plan, for
   /// messages.
   UnitWalk(const ParameterRoles& roles, BufferContext& context, FrozenParameters* frozen,
-           const Plugin& strategy)
-      : roles_(roles), context_(context), frozen_(frozen), strategy_(strategy) {}
+           const Plugin& strategy, const GradientArrivals& arrivals)
+      : roles_(roles),
+        context_(context),
+        frozen_(frozen),
+        strategy_(strategy),
+        arrivals_(arrivals) {}
 
   /// Before a forward that trains.
   void before_forward(MicroBatch micro_batch);
@@ -42,9 +47,13 @@ class UnitWalk {
   at::Tensor unit(int models_unit, const std::function<at::Tensor()>& forward);
   /// Runs `part`, whose units backward computes again.
   at::Tensor again(const std::function<at::Tensor()>& part);
-  /// Around the backward of the last forward.
+  /// Around a backward. Within it a unit is left when its gradients have come and the unit before
+  /// it is entered.
   void begin_backward();
   void end_backward();
+  /// Before gradient `index` is moved to its place: throws Error if one that was not sent yet may
+  /// lie there.
+  void check_place(int index) const;
   /// The units of the last forward and of its backward, in the order of time; on the CPU alone.
   std::vector<UnitMarks> take_marks() { return std::exchange(marks_, {}); }
 
@@ -55,11 +64,13 @@ class UnitWalk {
   /// Whether the strategy must hear of each unit.
   bool needs_units() const { return sharded() || context_.plan().holding.gathered_in_forward; }
   [[noreturn]] void refuse_missing_units() const;
+  [[noreturn]] void refuse_order(int models_unit) const;
   void skip_frozen(std::ptrdiff_t models_unit);
   void before(Pass pass, int models_unit);
   void after(Pass pass, int unit);
   void enter_backward(int models_unit);
   void leave_down_to(int unit);
+  void check_derivatives() const;
   void mark_begin(int models_unit);
   void mark_end();
 
@@ -67,10 +78,11 @@ class UnitWalk {
   BufferContext& context_;
   FrozenParameters* frozen_;
   const Plugin& strategy_;
-  int next_ = 0;           // of the forward under way, as the model counts
-  bool listened_ = false;  // in that forward, so that its backward tells of units
-  int to_leave_ = 0;       // of the backward under way: those that nobody heard the end of
-  bool again_ = false;     // backward computes units again
+  const GradientArrivals& arrivals_;
+  int next_ = 0;          // of the forward under way, as the model counts
+  bool entered_ = false;  // the backward under way has come to a unit
+  int to_leave_ = 0;      // of the backward under way: those that nobody heard the end of
+  bool again_ = false;    // backward computes units again
   std::vector<UnitMarks> marks_ = {};  // the last one has no end yet while it runs
 };
 

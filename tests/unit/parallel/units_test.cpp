@@ -1,0 +1,168 @@
+// Models that name their units, in loops that are not ddprun's own: what strategies that hold units
+// make of them.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddprun/parallel/data_parallel.h"
+#include "ddprun/parallel/whole_buffers.h"
+#include "support/error_of.h"
+#include "support/matchers.h"
+#include "support/plain_sgd.h"
+#include "support/plugin_registry.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun::units_test {
+namespace {
+
+constexpr int kUnits = 4;
+
+/// Products by square matrices, each a unit, with tanh.
+struct Model {
+  Model() {
+    for (int i = 0; i < kUnits; ++i) {
+      const at::Tensor values = at::arange(16, at::kFloat).view({4, 4}).mul(0.7 + i).sin();
+      weights.push_back({.name = "w" + std::to_string(i),
+                         .tensor = values.requires_grad_(),
+                         .unit = "unit " + std::to_string(i)});
+    }
+  }
+
+  at::Tensor unit(DataParallel& ddp, int i, const at::Tensor& x) const {
+    return ddp.unit(i, [&] { return at::tanh(at::matmul(x, weights[i].tensor)); });
+  }
+
+  at::Tensor forward(DataParallel& ddp, at::Tensor x) const {
+    for (int i = 0; i < kUnits; ++i) x = unit(ddp, i, x);
+    return x;
+  }
+
+  std::vector<NamedTensor> weights;
+};
+
+at::Tensor input_of(const ProcessGroup& group, double number) {
+  return at::arange(8, at::kFloat).view({2, 4}).add(number + group.rank()).cos();
+}
+
+using Step = std::function<void(const Model& model, DataParallel& ddp, const ProcessGroup& group)>;
+
+/// The parameters after three steps of two ranks.
+std::vector<NamedTensor> trained(const std::string& strategy_yaml, const Step& backward) {
+  std::vector<NamedTensor> parameters;
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    const Model model;
+    const auto strategy = test::strategy_of(strategy_yaml);
+    Precision precision;
+    DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
+    for (int step = 0; step < 3; ++step) {
+      backward(model, ddp, group);
+      ddp.step(0.1, 0.0);
+    }
+    const auto whole = full_parameters(ddp);
+    if (group.rank() == 0) parameters = whole;
+  });
+  return parameters;
+}
+
+/// One for two inputs, whose backward comes to each unit twice.
+void backward_of_pair(const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+  ddp.backward(ddp.forward([&] {
+    const at::Tensor first = model.forward(ddp, input_of(group, 0));
+    return (first - model.forward(ddp, input_of(group, 5)) - 1).square().mean();
+  }));
+}
+
+/// Both forwards of a step come before its backwards.
+void backward_of_two(const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+  std::vector<Loss> losses;
+  for (const int i : {0, 1}) {
+    losses.push_back(ddp.forward(
+        [&] { return model.forward(ddp, input_of(group, 5 * i)).square().mean(); }, {i, 2}));
+  }
+  for (const Loss& loss : losses) ddp.backward(loss);
+}
+
+/// With the gradient by the input in the loss, as WGAN-GP has it.
+void backward_of_penalty(const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+  ddp.backward(ddp.forward([&] {
+    const at::Tensor x = input_of(group, 0).requires_grad_();
+    const at::Tensor y = model.forward(ddp, x).square().mean();
+    const auto by_x = torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true,
+                                            /*create_graph=*/true);
+    return y + by_x[0].square().sum();
+  }));
+}
+
+struct Case {
+  const char* name;
+  const char* strategy;
+  Step backward;
+};
+
+class Units : public testing::TestWithParam<Case> {};
+
+TEST_P(Units, TrainAsWhereEverythingIsWhole) {
+  const auto expected = trained("{name: flat}", GetParam().backward);
+  const auto got = trained(GetParam().strategy, GetParam().backward);
+  const Model before;
+  for (int i = 0; i < kUnits; ++i) {
+    const auto difference = (got[i].tensor - expected[i].tensor).abs().max().item<double>();
+    EXPECT_LE(difference, 1e-6) << got[i].name;
+    EXPECT_FALSE(at::allclose(expected[i].tensor, before.weights[i].tensor)) << got[i].name;
+  }
+}
+
+const Case kCases[] = {
+    {"zero2_pair", "{name: zero2}", backward_of_pair},
+    {"zero2_two", "{name: zero2}", backward_of_two},
+    {"zero2_penalty", "{name: zero2}", backward_of_penalty},
+    {"fsdp_pair", "{name: fsdp}", backward_of_pair},
+    {"fsdp_two", "{name: fsdp}", backward_of_two},
+    {"fsdp_keep_pair", "{name: fsdp, reshard_after_forward: false}", backward_of_pair},
+    {"fsdp_keep_two", "{name: fsdp, reshard_after_forward: false}", backward_of_two},
+    {"fsdp_keep_penalty", "{name: fsdp, reshard_after_forward: false}", backward_of_penalty},
+};
+INSTANTIATE_TEST_SUITE_P(Strategies, Units, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+/// What rank 0 is told.
+std::string refused(const Step& backward) {
+  std::string message;
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    const Model model;
+    const auto strategy = test::strategy_of("{name: fsdp}");
+    Precision precision;
+    DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
+    const std::string own = test::error_of([&] { backward(model, ddp, group); });
+    if (group.rank() == 0) message = own;
+  });
+  return message;
+}
+
+TEST(UnitsRefused, SecondDerivativesOfWhatIsGatheredToBeUsed) {
+  EXPECT_THAT(refused(backward_of_penalty), HasSubstr("second derivatives need parameters that"));
+}
+
+TEST(UnitsRefused, OutOfOrder) {
+  const auto forward = [](std::vector<int> units) {
+    return refused([=](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+      ddp.forward([&] {
+        at::Tensor x = input_of(group, 0);
+        for (const int i : units) x = model.unit(ddp, i, x);
+        return x.sum();
+      });
+    });
+  };
+  EXPECT_THAT(forward({0, 2}), AllOf(HasSubstr("units came out of order"), HasSubstr("got: unit 2"),
+                                     HasSubstr("expected: unit 1 of 4")));
+  EXPECT_THAT(forward({0, 1, 2, 3, 3}), HasSubstr("expected: no unit after 3, or unit 0"));
+  EXPECT_THAT(forward({-1}), HasSubstr("got: unit -1"));
+}
+
+}  // namespace
+}  // namespace ddprun::units_test
