@@ -81,6 +81,14 @@ TEST(Declared, RanksThatNeverAverageAreAControl) {
   EXPECT_EQ(status_of(proof, "parameters_equal"), "control");
 }
 
+TEST(Declared, AMeanOfOneRankMayBeRounded) {
+  TemporaryFolder folder("less.yaml", tiny_experiment("", 7));
+  must_run(folder, with_sets({"less.yaml"}, {"strategy={name: local_sgd, every: 3}", "world.size=1",
+                                             "optimizer.lr=0.01"}));
+  const json result = result_of(folder, "less");
+  EXPECT_EQ(status_of(result["rows"][0]["proof"], "parameters_updated"), "passed");
+}
+
 TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
   TemporaryFolder folder("text.txt", std::string(4000, 'a'));
   folder.write("held_out.txt", std::string(400, 'a'));

@@ -38,6 +38,8 @@ at::Tensor mixing_matrix(const BufferContext& context, ProcessGroup& group) {
   if (context.plan().agreement != Agreement::periodic) return {};
   const at::Tensor own = at::tensor(context.mixing_weights(), at::kDouble);
   const at::Tensor matrix = rows_of_all(own.to(group.device().torch_device()), group);
+  // One that is alone has what it made, and averaging may have rounded it.
+  if (group.size() == 1 && context.meeting() != Meeting::none) return matrix;
   return at::equal(matrix, at::eye(group.size(), matrix.options())) ? at::Tensor() : matrix;
 }
 
