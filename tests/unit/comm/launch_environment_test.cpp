@@ -108,10 +108,6 @@ TEST(RankInfo, TheSecretOfALaunch) {
             "torchrun's own store asks for no secret");
 }
 
-TEST(RankInfo, TorchrunComesBeforeSlurm) {
-  EXPECT_EQ(rank_info(with(kTorchrun, "SLURM_PROCID", "0"))->launcher, "torchrun");
-}
-
 TEST(RankInfo, KubernetesHasNoLocalRanks) {
   const auto info =
       rank_info(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE")).value();
@@ -160,6 +156,12 @@ TEST(RankInfo, Slurm) {
   EXPECT_EQ(info.local_size, 3);
   EXPECT_EQ(info.master_addr, "node03");
   EXPECT_EQ(info.master_port, 15000 + 123456 % 15000);
+  std::set<int> ports;  // of two srun in one script, and of a shell of salloc
+  for (const char* step : {"0", "1", "4294967290"}) {
+    ports.insert(rank_info(with(kSlurm, "SLURM_STEP_ID", step))->master_port);
+  }
+  EXPECT_EQ(ports.size(), 3U);
+  EXPECT_TRUE(ports.contains(info.master_port));
   EXPECT_EQ(rank_info(with(kSlurm, "MASTER_ADDR", "head"))->master_addr, "head");
   EXPECT_EQ(rank_info(with(kSlurm, "MASTER_PORT", "4000"))->master_port, 4000);
   EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1,a2"))->master_addr, "a1");
@@ -210,6 +212,16 @@ TEST(RankInfo, OpenMpi) {
   EXPECT_EQ(rank_info(with(two_hosts, "MASTER_ADDR", "head"))->master_addr, "head");
   for (const auto& [name, value] : kOpenMpi) {
     EXPECT_EQ(refusal(without(kOpenMpi, name)).where, "environment variable " + name);
+  }
+}
+
+TEST(RankInfo, ALauncherWithinAJobOfSlurmComesFirst) {
+  for (const auto& [launcher, variables] :
+       {std::pair("torchrun", kTorchrun), {"openmpi", kOpenMpi}}) {
+    Variables within = kSlurm;  // as a script of sbatch has them, the same for every rank
+    within["SLURM_PROCID"] = "0";
+    within.insert(variables.begin(), variables.end());
+    EXPECT_EQ(rank_info(within)->launcher, launcher);
   }
 }
 

@@ -118,7 +118,10 @@ int tasks_on_node(const char* name, const std::string& list, int node) {
   refuse(name, list, "the number of tasks of each node, such as 4(x2),3");
 }
 
-/// A port of the job's own: two jobs may share a host.
+/// Job ids of one host are near each other, and steps of a job begin at 0.
+constexpr std::uint64_t kPortsBetweenSteps = 1009;
+
+/// A port of the launch's own: two of them may share a host.
 int port_of_job(std::uint64_t job) { return 15000 + static_cast<int>(job % 15000); }
 
 RankInfo from_slurm() {
@@ -140,8 +143,11 @@ RankInfo from_slurm() {
     info.master_addr = first_host(*list);
   }
   const int job = number("SLURM_JOB_ID", 0).value_or(0);
+  // Above what an int holds for a shell of salloc.
+  const auto id = std::strtoull(variable("SLURM_STEP_ID").value_or("0").c_str(), nullptr, 10);
   info.master_port =
-      number("MASTER_PORT", 1, 65535).value_or(port_of_job(static_cast<std::uint64_t>(job)));
+      number("MASTER_PORT", 1, 65535)
+          .value_or(port_of_job(static_cast<std::uint64_t>(job) + kPortsBetweenSteps * id));
   return info;
 }
 
@@ -217,8 +223,9 @@ void add_secret(RankInfo& info) {
 
 std::optional<RankInfo> place_from_environment() {
   if (variable("RANK") || variable("WORLD_SIZE")) return from_torchrun();
-  if (variable("SLURM_PROCID")) return from_slurm();
+  // A script of sbatch has Slurm's variables too, as its task 0, and mpirun hands them on.
   if (variable("OMPI_COMM_WORLD_RANK") || variable("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
+  if (variable("SLURM_PROCID")) return from_slurm();
   return std::nullopt;
 }
 
