@@ -155,6 +155,10 @@ TEST(JoinedLaunch, RanksThatWereToldDifferentSizesAllSaySo) {
   for (Launch* launch : {&two, &three}) {
     launch->expect_all(2, HasSubstr("the ranks of this launch were told different numbers"));
   }
+  Launch hosts(2);
+  hosts.start(0, {"one.yaml"});
+  hosts.start(1, {"one.yaml"}, {"LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0"});
+  hosts.expect_all(2, HasSubstr("2, all on one host, of"));
 }
 
 TEST(JoinedLaunch, ARankThatIsTakenIsSaidAtOnce) {

@@ -73,8 +73,8 @@ void say_who_is_trusted(const RankInfo& info) {
                info.agent_store ? ", as torchrun trusts it" : " (DDPRUN_SECRET gives it one)");
 }
 
-/// Refuses a rank that another process has already, and another number of ranks than that of who
-/// came first.
+/// Refuses a rank that another process has already, and another number of ranks, or of hosts, than
+/// that of who came first.
 void take_seat(c10d::Store& store, const RankInfo& info) {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof host - 1);
@@ -90,14 +90,17 @@ void take_seat(c10d::Store& store, const RankInfo& info) {
                          "the launcher's variables name a rank twice, or another launch meets at "
                          "this port: choose another MASTER_PORT"});
   }
-  const std::string size = std::to_string(info.world_size);
+  const bool one_host = info.world_size > 1 && info.local_size == info.world_size;
+  const std::string size =
+      fmt::format("{}{}", info.world_size, one_host ? ", all on one host," : "");
   const std::string first = store.compareSet("ddprun/size", std::string(), size);
   if (first == size) return;
   throw ConfigError({.what = "the ranks of this launch were told different numbers of ranks",
                      .where = info.place(),
                      .got = fmt::format("{} of this rank; {} of who came first", size, first),
                      .expected = "one number",
-                     .hint = "WORLD_SIZE or its like must be the same for every rank"});
+                     .hint = "WORLD_SIZE or its like must be the same for every rank, and "
+                             "LOCAL_WORLD_SIZE the number of ranks of its host"});
 }
 
 /// The store of the run. The runs of a joined launch follow one another at one port, so its store
