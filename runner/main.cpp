@@ -42,6 +42,8 @@ constexpr rlim_t kLeastStack = 512 << 10;
 /// The loader calls this before it sets up any library. MKL, which is one of them, ends a process
 /// whose folder is gone, with words about a library.
 void watch_start(int, char**, char**) {
+  // Until there is a run that saves. A handler, as programs that are started would inherit SIG_IGN.
+  if (std::signal(SIGUSR1, [](int) {}) == SIG_IGN) std::signal(SIGUSR1, SIG_IGN);
   usual_terminate = std::set_terminate(say_that_memory_ran_out);
   char folder[PATH_MAX];
   if (getcwd(folder, sizeof folder) == nullptr && errno == ENOENT) {

@@ -82,13 +82,17 @@ TEST_F(CheckpointSaving, ARankThatIsAskedToEndSavesWithTheOthers) {
 TEST_F(CheckpointSaving, ARankOfAJoinedLaunchThatIsAskedToEndSavesWithTheOthers) {
   const fs::path saved = folder_.path() / "saved";
   Launch launch(2);
-  const auto ranks = launch.start_all(with_sets(
+  const auto words = with_sets(
       {"one.yaml", "-v"},
-      {"train.steps=400000", "train.checkpoint={on_signal: true, path: " + saved.string() + "}"}));
-  ASSERT_TRUE(ranks[0]->says(": step ")) << ranks[0]->err() << ranks[1]->err();
-  kill(ranks[1]->pid(), SIGUSR1);
-  ASSERT_TRUE(eventually(30, [&] { return fs::exists(saved / "latest"); })) << ranks[0]->err();
-  kill(ranks[1]->pid(), SIGTERM);
+      {"train.steps=400000", "train.checkpoint={on_signal: true, path: " + saved.string() + "}"});
+  DdprunProcess& first = launch.start(0, words);
+  ASSERT_TRUE(first.says("its network is trusted")) << first.err();
+  kill(first.pid(), SIGUSR1);  // there is no run yet that could save
+  DdprunProcess& second = launch.start(1, words);
+  ASSERT_TRUE(first.says(": step ")) << first.err() << second.err();
+  kill(second.pid(), SIGUSR1);
+  ASSERT_TRUE(eventually(30, [&] { return fs::exists(saved / "latest"); })) << first.err();
+  kill(second.pid(), SIGTERM);
   launch.expect_all(1, HasSubstr("the run was asked to end"), 60);
   checkpoint({"verify", "saved"});
 }
