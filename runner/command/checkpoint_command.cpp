@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <iostream>
 
 #include "ddprun/base/error.h"
@@ -91,6 +92,16 @@ int export_hf(const fs::path& folder, const fs::path& target) {
   return kExitDone;
 }
 
+/// What cannot be read of a checkpoint that is there is damaged.
+int unless_damaged(const std::function<int()>& read) {
+  try {
+    return read();
+  } catch (const ConfigError& damage) {
+    std::cerr << "error: " << damage.what() << "\n";
+    return kExitFailed;
+  }
+}
+
 }  // namespace
 
 int checkpoint_command(const Request& request) {
@@ -107,11 +118,12 @@ int checkpoint_command(const Request& request) {
   const fs::path first = checkpoint_at(request.paths.front());
   switch (action) {
     case CheckpointAction::inspect:
-      return inspect(first, request);
+      return unless_damaged([&] { return inspect(first, request); });
     case CheckpointAction::verify:
-      return verify(first);
+      return unless_damaged([&] { return verify(first); });
     case CheckpointAction::diff:
-      return diff(first, checkpoint_at(request.paths.back()));
+      return unless_damaged(
+          [&, second = checkpoint_at(request.paths.back())] { return diff(first, second); });
     case CheckpointAction::export_hf:
       return export_hf(first, request.paths.back());
   }

@@ -267,6 +267,13 @@ TEST_F(Checkpoint, IsInspectedVerifiedAndCompared) {
   flip_byte(saved(2) / "rank-00001.safetensors", 3);
   const CommandResult damaged = checkpoint({"verify", saved(2)}, 1);
   EXPECT_THAT(damaged.err, HasSubstr("is damaged: rank-00001.safetensors: "));
+  fs::resize_file(saved(4) / "model.safetensors", 5000);
+  fs::resize_file(saved(6) / "state.json", 500);
+  for (const char* action : {"inspect", "verify"}) {
+    EXPECT_THAT(checkpoint({action, saved(4)}, 1).err, HasSubstr("model.safetensors"));
+    EXPECT_THAT(checkpoint({action, saved(6)}, 1).err, HasSubstr("no checkpoint can be read"));
+  }
+  checkpoint({"diff", saved(2), saved(4)}, 1);
   checkpoint({"verify", "text.txt"}, 2);
   checkpoint({"diff", saved(2)}, 2);
 }
