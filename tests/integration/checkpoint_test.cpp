@@ -125,6 +125,23 @@ TEST_F(Checkpoint, ARunWithoutCheckpointsIsStartedAgainFromTheBeginning) {
   EXPECT_THAT(process.err(), HasSubstr("killed by signal 9"));
 }
 
+TEST_F(Checkpoint, ARunWhoseCheckpointIsDamagedIsNotStartedAgainAndTheNextRuns) {
+  folder_.write("e.yaml", tiny_experiment("sweep: {train.steps: [1000000, 3]}\n"));
+  DdprunProcess process(folder_,
+                        words_of({"train.checkpoint={every: 5, path: saved}", "--max-restarts=2"}));
+  const fs::path saved = folder_.path() / "saved/train.steps=1000000";
+  ASSERT_TRUE(eventually(30, [&] { return fs::exists(saved / "latest"); }));
+  const std::vector<pid_t> ranks = process.ranks();
+  for (const pid_t rank : ranks) kill(rank, SIGSTOP);
+  folder_.write("saved/train.steps=1000000/latest", "nowhere\n");
+  for (const pid_t rank : ranks) kill(rank, SIGKILL);
+  ASSERT_EQ(process.wait(), 1) << process.err();
+  EXPECT_THAT(process.err(), AllOf(HasSubstr("killed by signal 9"),
+                                   HasSubstr("it is not started again: no checkpoint can be read"),
+                                   HasSubstr("[2/2] 3: ")));
+  EXPECT_THAT(process.out(), HasSubstr("1 of 1 checkpoints of train.steps=3 were"));
+}
+
 TEST_F(Checkpoint, LatestBeginsWhereThereIsNoneYet) {
   const CommandResult first = run({save_, "train.resume_from=latest"});
   EXPECT_THAT(first.out, Not(HasSubstr("begun with")));
