@@ -1,70 +1,12 @@
 // The faults that the tests plant, and who is to catch each in which words.
 #pragma once
 
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "integration/planted_steps.h"
-#include "support/ddprun_command.h"
 
 namespace ddprun::test {
-
-/// by_sentence: the run is proved, and a line below its table says what is odd.
-enum class Caught { by_run, by_sentence, by_verify };
-
-struct Planted {
-  std::string name;
-  std::vector<std::string> set = {};
-  /// Words of the sentence.
-  std::vector<std::string> says = {};
-  Caught caught = Caught::by_run;
-  std::vector<std::string> launcher = {};
-  std::vector<std::string> saved_by = {};  ///< of a run that this one goes on from; empty: none
-};
-
-inline void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
-
-inline std::string fault(const std::string& name) { return "strategy.fault=" + name; }
-
-inline const std::string kLater = "strategy.first=1";  // from the second step on
-inline const std::string kOnRank1 = "strategy.rank=1";
-inline const std::string kAccumulate = "train.accumulate=2";
-inline const std::string kOverlap = "optimizer.overlap=true";
-inline const std::string kClip = "optimizer.clip_norm=0.5";
-inline const std::string kBf16 = "precision=bf16_mixed";
-inline const std::string kSaves = "train.checkpoint={every: 4, path: saved}";
-inline const std::string kReference = "model.kernels=reference";
-
-/// The fault in the step `unseen_step()` alone.
-inline std::vector<std::string> once(const std::string& name, std::vector<std::string> more = {}) {
-  const std::string step = std::to_string(unseen_step());
-  more.insert(more.end(), {fault(name), "strategy.first=" + step, "strategy.last=" + step});
-  return more;
-}
-
-/// The strategy is right.
-inline std::vector<std::string> attention(const std::string& fault,
-                                          std::vector<std::string> more = {}) {
-  more.push_back("attention={name: planted, fault: " + fault + "}");
-  return more;
-}
-
-/// With PyTorch's operators, whose linear layers a precision can compute.
-inline std::vector<std::string> precision(const std::string& options,
-                                          std::vector<std::string> more = {}) {
-  more.insert(more.end(), {"precision={name: planted, " + options + "}", kReference});
-  return more;
-}
-
-inline std::vector<std::string> lossy(const std::string& fault) {
-  return {"strategy={name: planted_lossy, fault: " + fault + "}"};
-}
-inline std::vector<std::string> periodic(const std::string& fault) {
-  return {"strategy={name: planted_periodic, fault: " + fault + "}"};
-}
-
-inline std::string at_step() { return "step " + std::to_string(unseen_step()) + ": "; }
 
 inline std::vector<Planted> planted_faults() {
   const std::string held = "integer_gradients: strategy planted: held before step 0, failed after ";
