@@ -266,6 +266,19 @@ void Optimizer::update_all() {
   }
 }
 
+std::string Optimizer::left_out() const {
+  for (int index = 0; index < buffers_.count(); ++index) {
+    for (const Range& own : buffers_.owned(buffers_.range(index))) {
+      std::int64_t begin = own.begin;
+      for (const Range& done : updated_) {
+        if (done.begin <= begin) begin = std::max(begin, done.end);
+      }
+      if (begin < own.end) return buffers_.name(index);
+    }
+  }
+  return {};
+}
+
 std::vector<at::Tensor> Optimizer::written_by_update(Range range) {
   std::vector<at::Tensor> views = {buffers_.parameters(range)};
   if (const at::Tensor copy = buffers_.compute_copy(range); copy.defined()) views.push_back(copy);

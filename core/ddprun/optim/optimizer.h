@@ -110,6 +110,9 @@ class Optimizer {
   void update(Range range);
   /// Updates all that this rank owns and this step has not updated yet.
   void update_all();
+  /// The name of a parameter of which this rank owns elements that the last step did not update;
+  /// empty: there is none. Padding counts for nothing.
+  std::string left_out() const;
   /// Views of what an update of `range` writes: the parameters, their copy for the matrix products
   /// where there is one, and the moments, in parts, once an update has made them.
   std::vector<at::Tensor> written_by_update(Range range);

@@ -280,6 +280,11 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void update_as_told() {
+    for (int i = 0; i < buffers().count() && wrong("leave_out"); ++i) {
+      const Range range = buffers().range(i);
+      core().update({range.begin, range.end - 1});
+    }
+    if (wrong("leave_out")) return;
     const at::Tensor copy = buffers().compute_copy(buffers().copied());
     const at::Tensor before = copy.defined() ? copy.clone() : copy;
     context_->update_rest();

@@ -166,9 +166,13 @@ void RunProof::after_step(std::int64_t index, double loss) {
     bytes_ += record.bytes;
   }
   const StepScalars scalars = trainer_.last_scalars();
-  if (off_scalars_.words.empty() && trainer_.data_parallel().extent() == StepExtent::step) {
+  const StepExtent extent = trainer_.data_parallel().extent();
+  if (off_scalars_.words.empty() && extent == StepExtent::step) {
     if (!scalars.skipped) ++updates_;
     off_scalars_ = {find_other_scalars(experiment_, trainer_, scalars, updates_), index};
+  }
+  if (left_out_.words.empty() && extent == StepExtent::step && !replays(index)) {
+    left_out_ = {trainer_.data_parallel().optimizer().left_out(), index};
   }
   scalars_.push_back(scalars);
   if (agreement() == Agreement::periodic) {  // each rank clips its own gradients
@@ -378,6 +382,10 @@ void RunProof::finish_scalars() {
   const bool passed = check.status == CheckStatus::passed;
   enter(std::move(check),
         passed ? std::string("after each step") : fmt::format("in step {}", steps_.first + step));
+  if (left_out_.words.empty() || failed("parameters_updated")) return;
+  enter({"parameters_updated", CheckStatus::failed,
+         "update() left elements of " + left_out_.words + " out"},
+        fmt::format("in step {}", left_out_.step));
 }
 
 }  // namespace ddprun

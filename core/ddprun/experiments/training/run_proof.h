@@ -118,6 +118,7 @@ class RunProof {
   std::vector<std::string> held_;  ///< of each check: when it held
   FirstWrong off_plan_;            ///< the first step that differs from the plan
   FirstWrong off_scalars_;         ///< the first that updated with other numbers than the YAML's
+  FirstWrong left_out_;            ///< the first whose update left parameters out
   std::int64_t updates_ = 0;       ///< that the optimizer has made
   std::int64_t collectives_ = 0;   ///< of all steps
   std::int64_t bytes_ = 0;
