@@ -174,6 +174,10 @@ inline std::vector<Planted> planted_faults() {
        once("shorter_collective", {kOnRank1}),
        {"the ranks called different collectives", "'ln_final.weight' of 112 bytes",
         "'ln_final.weight' of 48 bytes"}},
+      {"ranks_exchange_beside_the_record",
+       {fault("beside_the_record")},
+       {"collectives_as_planned: strategy planted: failed in step 0: collectives of 0 bytes cannot "
+        "average "}},
       {"leave_open",
        {fault("leave_open"), kLater},
        {"a step ended before its collectives", "step 1", "1 of them open: all_reduce 'late' of"}},

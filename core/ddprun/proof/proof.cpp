@@ -302,6 +302,20 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
                                   at::toString(dtype)));
 }
 
+std::string too_few_bytes(const std::vector<CollectiveRecord>& records,
+                          const FlatBuffers& buffers) {
+  const std::int64_t gradients =
+      buffers.parameter_count() *
+      static_cast<std::int64_t>(c10::elementSize(buffers.dtypes().reduce));
+  std::int64_t bytes = 0;
+  for (const CollectiveRecord& record : records) bytes += record.bytes;
+  if (bytes >= gradients) return {};
+  return fmt::format(
+      "collectives of {} bytes cannot average {} bytes of gradients: what else the ranks exchange "
+      "is in no figure",
+      with_thousands(bytes), with_thousands(gradients));
+}
+
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
                               const std::vector<PlannedCollective>& planned) {
   // (kind, bytes) -> how many ran, minus how many were planned

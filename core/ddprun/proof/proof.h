@@ -72,6 +72,10 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group);
 /// update and the next forward.
 std::string written_padding(const FlatBuffers& buffers);
 
+/// Of an exact mean over several ranks: each sends all bits of its gradients. Returns in words that
+/// one step's collectives are fewer, so that ranks exchange what no record has; or an empty text.
+std::string too_few_bytes(const std::vector<CollectiveRecord>& records, const FlatBuffers& buffers);
+
 /// Compares one step's collectives (kind and payload, in any order) with the strategy's plan.
 /// Returns the difference in words, or an empty text.
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,

@@ -202,7 +202,9 @@ std::string RunProof::off_plan() const {
   if (!words.empty() || !exact || trainer_.data_parallel().extent() == StepExtent::forward) {
     return words;
   }
-  return written_padding(trainer_.data_parallel().buffers());
+  const FlatBuffers& buffers = trainer_.data_parallel().buffers();
+  if (group_.size() > 1) words = too_few_bytes(trainer_.last_records(), buffers);
+  return words.empty() ? written_padding(buffers) : words;
 }
 
 void RunProof::count_lost(std::int64_t index) {
