@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -19,7 +18,6 @@
 
 namespace ddprun::planted {
 
-/// Never overflows.
 class PlantedScaler final : public LossScaler {
  public:
   double up = 0, down = 0;  ///< factor of the loss, divisor of gradients
@@ -33,7 +31,8 @@ class PlantedScaler final : public LossScaler {
   GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
     if (wrong == "writes_gradients") at::Tensor(gradients.front()).add_(1e-3);
     const auto options = gradients.front().options().dtype(at::kFloat);
-    return {.factor = at::full({}, 1 / down, options), .overflow = at::zeros({}, options)};
+    const double overflow = wrong == "skips" ? 1 : 0;
+    return {.factor = at::full({}, 1 / down, options), .overflow = at::full({}, overflow, options)};
   }
 
  private:
@@ -61,7 +60,7 @@ class PlantedPrecision final : public Precision {
     options.option("rounds", &rounds_, "which parameters, to bfloat16 and back, at the start",
                    {.one_of = {"nothing", "trained", "frozen"}});
     options.option("scaler", &scaler_.wrong, "what is wrong with how the loss is scaled",
-                   {.one_of = {"none", "writes_gradients", "one_other"}});
+                   {.one_of = {"none", "writes_gradients", "one_other", "skips"}});
     options.option("hooks", &hooks_, "parameters halve their gradients by hooks");
     options.option("evaluates_other", &evaluates_other_, "norms are halved without gradients");
     options.option(

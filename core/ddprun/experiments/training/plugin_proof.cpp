@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -23,6 +24,7 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/model/model_parameters.h"
+#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/proof/attention/attention_proof.h"
 #include "ddprun/proof/proof.h"
@@ -192,6 +194,18 @@ Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars
   return check_of_all(
       group, "loss_scaled_back", own,
       fmt::format("gradients of a loss times {:.6g} were divided by it", scaled_by.back()));
+}
+
+Check check_skipped(const FlatBuffers& buffers, ProcessGroup& group) {
+  const bool overflowed = std::ranges::any_of(buffers.owned(), [&](const Range& own) {
+    if (own.size() == 0) return false;
+    const auto [least, largest] = at::aminmax(buffers.mean(own));
+    return !std::isfinite(least.item<float>()) || !std::isfinite(largest.item<float>());
+  });
+  const bool right = !first_of_all(group, overflowed ? "overflowed" : "").empty();
+  return make_check("loss_scaled_back", right,
+                    right ? "a skipped step's gradients overflowed"
+                          : "the step was skipped, as if gradients had overflowed, and none did");
 }
 
 std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,

@@ -32,6 +32,10 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
 Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars,
                         ProcessGroup& group, const std::vector<double>& scaled_by);
 
+/// Whether gradients overflowed on some rank, as the precision said that skipped the step
+/// ("loss_scaled_back"). All ranks call it, right after that step.
+Check check_skipped(const FlatBuffers& buffers, ProcessGroup& group);
+
 /// How what the last step updated with, `scalars`, differs from what the YAML says, on this rank,
 /// if it made the last of so many `updates`; empty: it does not. The factor of a loss that is
 /// scaled is check_scaled_back()'s.

@@ -190,6 +190,9 @@ void RunProof::after_step(std::int64_t index, double loss) {
   if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
     enter(check_scaled_back(experiment_, scalars, group_, scaled_by_), when);
   }
+  if (scalars.skipped && !failed("loss_scaled_back")) {
+    enter(check_skipped(trainer_.data_parallel().buffers(), group_), when);
+  }
   scaled_by_.clear();
   lost_share_.reset();
   if (counts_) count_lost(index);
