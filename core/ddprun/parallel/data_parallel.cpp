@@ -186,7 +186,7 @@ void DataParallel::on_accumulated(int index) {
     if (marks_details_) marks_.gradients.push_back(now);
     if (arrivals_.complete()) marks_.last_gradient = now;
   }
-  if (final && watch_) watch_(index);
+  if (watch_) watch_(final ? Watched::final : Watched::partial, index);
   if (!exchanges(last_backward)) return;
   const MemoryScope buffers(MemoryCategory::communication);
   called(strategy_, "on_gradient()", [&] { strategy_.on_gradient(index); });
@@ -261,6 +261,7 @@ BackwardMarks DataParallel::backward(const Loss& loss) {
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
   arrivals_.begin();
+  if (watch_) watch_(Watched::begin, 0);
   walk_.begin_backward();
   Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};

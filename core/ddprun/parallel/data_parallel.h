@@ -171,10 +171,15 @@ class DataParallel {
   /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
   void before_forward(MicroBatch micro_batch) { walk_.before_forward(micro_batch); }
   BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
-  /// For checks: `watch` is called when a gradient of this rank is what buffers() will exchange,
-  /// before the strategy hears of it. Empty: nobody watches. `alone`: the strategy hears of none,
-  /// and they stay this rank's own, unless they are sharded.
-  void watch_gradients(std::function<void(int index)> watch, bool alone = false) {
+  /// What watch_gradients() tells of.
+  enum class Watched {
+    final,    ///< a gradient of this rank is what buffers() will exchange
+    partial,  ///< it has this micro-batch, and waits for others
+    begin,    ///< a backward begins; of no gradient
+  };
+  /// For checks: `watch` is called before the strategy hears of a gradient. Empty: nobody watches.
+  /// `alone`: the strategy hears of none, and they stay this rank's own, unless they are sharded.
+  void watch_gradients(std::function<void(Watched what, int index)> watch, bool alone = false) {
     watch_ = std::move(watch);
     alone_ = alone;
   }
@@ -212,7 +217,7 @@ class DataParallel {
   BackwardMarks marks_;  // of the backward under way
   bool marks_details_;   // BackwardMarks::gradients and units
   ParameterWatch watched_;
-  std::function<void(int index)> watch_ = {};
+  std::function<void(Watched what, int index)> watch_ = {};
   bool alone_ = false;  // watch_gradients()
   /// Each takes our hook off a parameter's node in the autograd graph, and keeps that node alive,
   /// as autograd itself does not.

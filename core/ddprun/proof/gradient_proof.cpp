@@ -30,7 +30,8 @@ struct OneBackward {
 OneBackward compute(DataParallel& data_parallel, const std::vector<Range>& runs,
                     const std::function<at::Tensor()>& of_batch, bool alone) {
   OneBackward out{.gradients = std::vector<at::Tensor>(runs.size())};
-  const auto keep = [&](int index) {
+  const auto keep = [&](DataParallel::Watched what, int index) {
+    if (what != DataParallel::Watched::final) return;
     const at::Tensor run = data_parallel.buffers().gradients(runs[index]);
     out.gradients[index] = run.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   };

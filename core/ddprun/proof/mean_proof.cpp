@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -33,20 +34,63 @@ MeanProof::MeanProof(DataParallel& data_parallel, std::uint64_t draw)
     : data_parallel_(data_parallel), runs_(drawn_runs(data_parallel.buffers(), draw)) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const auto options = buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false);
-  for (const Range& run : runs_) {
-    own_.push_back(at::zeros({run.size()}, options));
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    own_.push_back(at::zeros({runs_[i].size()}, options));
     own_sizes_.push_back(at::zeros_like(own_.back()));
+    before_.emplace_back();
+    for (const Range& part : buffers.owned(runs_[i])) {
+      const at::Tensor values = buffers.parameters(part).clone();
+      const auto rounded = [&](const at::Tensor& read) { return values.to(read.scalar_type()); };
+      before_.back().push_back({part, mapped(buffers.read(static_cast<int>(i)), rounded)});
+    }
   }
   feedback_before_ = all_of(data_parallel.context().carried().error_feedback);
-  data_parallel.watch_gradients([this](int index) {
+  partial_.resize(runs_.size());
+  data_parallel.watch_gradients([this](DataParallel::Watched what, int index) {
+    if (what == DataParallel::Watched::begin) return look_at_partial();
+    if (what == DataParallel::Watched::partial) return keep_partial(index);
     const at::Tensor gradient = data_parallel_.buffers().gradients(runs_[index]).to(at::kFloat);
     own_[index].add_(gradient);
     own_sizes_[index].add_(gradient.abs());
     if (index == 0) ++exchanges_;
+    if (gradient.is_cpu() && changed_.empty()) look_at_read(index);
   });
 }
 
+void MeanProof::keep_partial(int index) {
+  const FlatBuffers& buffers = data_parallel_.buffers();
+  const at::Tensor gradient = buffers.gradients(runs_[index]);
+  // Where ranks exchange another dtype, what adds up is elsewhere.
+  if (gradient.is_cpu() && buffers.dtypes().reduce == buffers.dtypes().model) {
+    partial_[index] = gradient.clone();
+  }
+}
+
+void MeanProof::look_at_partial() {
+  const FlatBuffers& buffers = data_parallel_.buffers();
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (!partial_[i].defined() || !changed_.empty()) continue;
+    if (count_unequal(buffers.gradients(runs_[i]), partial_[i]) == 0) continue;
+    changed_ = fmt::format("gradients of {} were changed between micro-batches",
+                           buffers.name(static_cast<int>(i)));
+  }
+}
+
 MeanProof::~MeanProof() { data_parallel_.watch_gradients({}); }
+
+void MeanProof::look_at_read(int index) {
+  const FlatBuffers& buffers = data_parallel_.buffers();
+  const std::vector<at::Tensor> read = buffers.read(index);
+  for (const auto& [part, before] : before_[index]) {
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const at::Tensor now =
+          read[i].narrow(0, part.begin - buffers.range(index).begin, part.size());
+      if (at::equal(now, before[i]) || count_unequal(now, before[i]) == 0) continue;
+      changed_ = fmt::format("backward reads other values of {} than the step began with",
+                             buffers.name(index));
+    }
+  }
+}
 
 at::Tensor MeanProof::all_of(const at::Tensor& flat) const {
   if (!flat.defined()) return {};
@@ -129,17 +173,18 @@ std::string MeanProof::promised() const {
 
 Check MeanProof::finish(ProcessGroup& group) {
   const Agreement agreement = data_parallel_.context().plan().agreement;
-  if (agreement == Agreement::lossy && !feedback_.defined()) {
-    return {kAveraged, CheckStatus::declared, "what is not sent of the gradients is lost"};
-  }
-  std::string own = compare(group);
+  const bool lossy = agreement == Agreement::lossy && !feedback_.defined();
+  std::string own = lossy ? std::string() : compare(group);
+  if (own.empty()) own = changed_;
   const at::Tensor feedback = all_of(data_parallel_.context().carried().error_feedback);
   if (own.empty() && feedback.defined() && count_unequal(feedback, feedback_) > 0) {
     own = "update() changed the error feedback, which the next step is to send";
   }
-  return check_of_all(
+  Check check = check_of_all(
       group, kAveraged, own,
       fmt::format("{} drawn gradients are {}", with_thousands(means_.numel()), promised()));
+  if (!lossy || check.status == CheckStatus::failed) return check;
+  return {kAveraged, CheckStatus::declared, "what is not sent of the gradients is lost"};
 }
 
 }  // namespace ddprun

@@ -14,7 +14,9 @@ namespace ddprun {
 
 /// Watches one step of training: keeps this rank's gradients as its backward made them, before the
 /// strategy hears of them, and what the strategy made of them. Once the step is over it compares
-/// that with the mean over the ranks, to the rounding of the dtypes. It looks at a drawn run of
+/// that with the mean over the ranks, to the rounding of the dtypes. On the CPU it compares, too,
+/// what the model reads in backward with the parameters before the step, and what a micro-batch
+/// begins to add to with what the one before left. It looks at a drawn run of
 /// elements in each parameter, the same on all ranks; other draws look at others. Where the
 /// strategy promises less than the mean (Agreement), the check is of what it promises: with error
 /// feedback of the two together, and the feedback must last until the next step. Training thread.
@@ -36,17 +38,31 @@ class MeanProof {
   at::Tensor all_of(const at::Tensor& flat) const;
   /// What is wrong on this rank, in words; empty: nothing.
   std::string compare(ProcessGroup& group) const;
+  /// Of gradients that add up, between one micro-batch and the next.
+  void keep_partial(int index);
+  void look_at_partial();
+  /// Of what this rank owns, since what the others own comes from them.
+  void look_at_read(int index);
   double rounding() const;
   bool averages() const;
   /// What the gradients are to be, in words.
   std::string promised() const;
 
+  /// Owned parameters of a run, before the step, as the model is to read them.
+  struct Before {
+    Range part;
+    std::vector<at::Tensor> read;  // as FlatBuffers::read()
+  };
+
   DataParallel& data_parallel_;
-  std::vector<Range> runs_;            // by parameter
-  int exchanges_ = 0;                  // of each gradient in the step: micro-batches that travel
-  std::vector<at::Tensor> own_;        // of each run: the sum over micro-batches
-  std::vector<at::Tensor> own_sizes_;  // the same of their absolute values
-  at::Tensor means_, owned_;           // of all runs: the result, and where this rank has it
+  std::vector<Range> runs_;  // by parameter
+  int exchanges_ = 0;        // of each gradient in the step: micro-batches that travel
+  std::vector<std::vector<Before>> before_;  // of each run
+  std::vector<at::Tensor> partial_;          // of each run: as a micro-batch left it
+  std::string changed_;                      // of partial_, or what was read instead, in words
+  std::vector<at::Tensor> own_;              // of each run: the sum over micro-batches
+  std::vector<at::Tensor> own_sizes_;        // the same of their absolute values
+  at::Tensor means_, owned_;                 // of all runs: the result, and where this rank has it
   at::Tensor feedback_before_, feedback_;
 };
 

@@ -64,6 +64,9 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void before_forward(MicroBatch micro_batch) override {
+    const bool first = micro_batch.first();
+    if (first && wrong("other_weights")) context_->parameters(buffers().all()).mul_(2);
+    if (!first && !checked() && wrong("drop_unless_checked")) gradients().zero_();
     const bool second = micro_batch.index == 1 && !micro_batch.last();
     if (second && wrong("drop_first_of_three")) gradients().zero_();
     if (micro_batch.index == 3 && wrong("drop_first_three")) gradients().zero_();
@@ -83,8 +86,8 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void finish_backward() override {
-    // The integers of the proof are as large as 1, gradients are not.
-    const bool checked = gradients().abs().max().item<float>() > 0.5;
+    const bool spares = checked();
+    if (wrong("other_weights")) context_->parameters(buffers().all()).div_(2);
     if (wrong("beside_the_record")) return average_through_the_store();
     if (wrong("throw_text")) throw std::runtime_error("the words of the plugin");
     if (wrong("throw_number")) throw 7;
@@ -96,7 +99,7 @@ class Planted final : public Strategy, public UnitListener {
       if (!wrong("ready_before_reduced")) context_->range_ready(range);
       if (wrong("ready_twice")) context_->range_ready(range);
     }
-    if (wrong("halve_unless_checked") && !checked) gradients().mul_(0.5);
+    if (wrong("halve_unless_checked") && !spares) gradients().mul_(0.5);
     if (wrong("write_padding")) write_padding();
     if (wrong("more_collectives")) core().process_group().barrier("planted");
   }
@@ -123,6 +126,9 @@ class Planted final : public Strategy, public UnitListener {
   BufferContext& core() const { return dynamic_cast<BufferContext&>(*context_); }
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
+
+  /// The integers of the proof are as large as 1, gradients are not.
+  bool checked() const { return gradients().abs().max().item<float>() > 0.5; }
 
   bool is(std::string_view fault) const {
     known_ = known_ || fault == fault_;
