@@ -18,6 +18,8 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
     options.option("fault", &fault_, "what is wrong",
                    {.one_of = {"nothing", "exact_says_apart", "one_rank_only", "off_by_little",
                                "ranks_differ", "mixes_by_other_weights", "loses_the_mean"}});
+    options.option("first", &first_, "the first step in which it is wrong", {.min = 0});
+    options.option("every", &every_, "steps from one meeting to the next", {.min = 1});
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
@@ -48,7 +50,7 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
   }
 
  private:
-  bool meets() const { return steps_ % 2 == 1; }
+  bool meets() const { return steps_ % every_ == every_ - 1; }
   bool mixes() const { return fault_ == "mixes_by_other_weights" || fault_ == "loses_the_mean"; }
 
   std::vector<double> weights() const {
@@ -64,7 +66,7 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
     const Range all = context_->layout().all();
     const at::Tensor parameters = context_->parameters(all);
     const at::Tensor own = parameters.clone();
-    const bool alone = fault_ == "one_rank_only";
+    const bool alone = fault_ == "one_rank_only" && steps_ >= first_;
     if (alone && context_->group().rank() == 1) parameters.zero_();
     context_->group().all_reduce(parameters, alone ? ReduceOp::sum : ReduceOp::avg, "met").wait();
     if (fault_ == "off_by_little") parameters.mul_(1.0005);
@@ -76,6 +78,8 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
   }
 
   std::string fault_ = "nothing";
+  std::int64_t first_ = 0;
+  std::int64_t every_ = 2;
   std::int64_t steps_ = 0;
 };
 

@@ -128,10 +128,11 @@ bool RunProof::replays(std::int64_t step) const {
 
 std::function<void()> RunProof::before_step(std::int64_t index) {
   const StepExtent extent = trainer_.data_parallel().extent();
+  const bool looks = looks_at(index);
   // Whether a periodic strategy's ranks meet in a step is known after it.
-  const bool unmet = agreement() == Agreement::periodic && meetings_ == 0;
-  const bool looks = looks_at(index) || unmet;
-  if (!(looks || update_) || extent == StepExtent::forward || replays(index)) return {};
+  awaits_meeting_ = awaits_meeting_ || looks;
+  const bool awaits = agreement() == Agreement::periodic && awaits_meeting_;
+  if (!(looks || awaits || update_) || extent == StepExtent::forward || replays(index)) return {};
   const Timed timed(*this);
   const LargeBlocksMapped apart;
   const std::uint64_t draw = counter_hash(seed_, ~static_cast<std::uint64_t>(index));
@@ -157,9 +158,8 @@ void RunProof::after_step(std::int64_t index, double loss) {
   last_loss_ = loss;
   // A GPU's driver has threads of its own.
   const bool on_cpu = group_.device().torch_device().is_cpu();
-  if (looks_at(index) && on_cpu && !failed("rest_after_steps")) {
-    enter(check_rest(group_), when);
-  }
+  const bool looks = looks_at(index);
+  if (looks && on_cpu && !failed("rest_after_steps")) enter(check_rest(group_), when);
   if (off_plan_.words.empty()) off_plan_ = {off_plan(), index};
   for (const CollectiveRecord& record : trainer_.last_records()) {
     ++collectives_;
@@ -180,12 +180,14 @@ void RunProof::after_step(std::int64_t index, double loss) {
     scalars_.back().factor = 1;
     if (trainer_.data_parallel().context().meeting() != Meeting::none) {
       ++meetings_;
+      awaits_meeting_ = false;
       check_parameters(when);
     }
   }
   if (mean_) enter(mean_->finish(group_), when);
   mean_.reset();
-  if (update_) enter(update_->finish(group_), when);
+  const bool updated = looks || index == steps_.first || !awaits_meeting_;
+  if (update_ && updated) enter(update_->finish(group_), when);
   update_.reset();
   if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
     enter(check_scaled_back(experiment_, scalars, group_, scaled_by_), when);
@@ -196,7 +198,7 @@ void RunProof::after_step(std::int64_t index, double loss) {
   scaled_by_.clear();
   lost_share_.reset();
   if (counts_) count_lost(index);
-  if (index + 1 < steps_.end && looks_at(index)) look_again(when);
+  if (index + 1 < steps_.end && looks) look_again(when);
 }
 
 std::string RunProof::off_plan() const {

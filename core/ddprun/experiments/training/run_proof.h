@@ -127,7 +127,8 @@ class RunProof {
   std::uint64_t looks_ = 0;         ///< how often look() was called: each draws anew
   std::uint64_t initial_hash_ = 0;  ///< hash_kept() before step 0
   double last_loss_ = 0;
-  std::int64_t meetings_ = 0;  ///< steps after which the ranks of a periodic strategy agreed
+  std::int64_t meetings_ = 0;   ///< steps after which the ranks of a periodic strategy agreed
+  bool awaits_meeting_ = true;  ///< of such a strategy: steps are looked at until one comes
   ClockProof clock_;
   std::int64_t took_ns_ = 0;
   std::int64_t cpu_ns_ = 0;
