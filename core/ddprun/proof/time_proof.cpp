@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -104,8 +105,15 @@ Settings settings() {
            at::precision2str(torch.float32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL))}};
 }
 
+/// Whether the process has a child, running or ended.
+bool has_child() {
+  siginfo_t none = {};
+  return ::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 /// Of the process as it began.
 const Settings kBeforePlugins = settings();
+const bool kHadChild = has_child();  // of a shell that became this process
 
 std::string text_of(const ProcessState& what) {
   return fmt::format("{} on core {}", counted(what.threads, "thread"), fmt::join(what.cores, ", "));
@@ -147,6 +155,8 @@ std::string find_changed(const ProcessState& told) {
   if (now.threads != told.threads || now.cores != told.cores) {
     return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
   }
+  if (!kHadChild && has_child())
+    return "the rank has a child process, whose work is in none of its times";
   if (now.handlers != told.handlers) return "SIGTERM or SIGUSR1 has another handler than at first";
   for (const auto& [name, value] : settings()) {
     const std::string& before = kBeforePlugins.at(name);

@@ -70,9 +70,14 @@ class PlantedPrecision final : public Precision {
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
     options.option("computes", &computes_, "the dtype of the products, in fact");
+    options.option("declares_late", &declares_late_, "the format of the products, after a while");
   }
-  PrecisionDtypes dtypes() const override { return {.buffers = {.compute = dtype_of(declares_)}}; }
+  PrecisionDtypes dtypes() const override {
+    return {.buffers = {.compute = dtype_of(declares_)},
+            .products = forwards_ > 16 ? declares_late_ : ""};
+  }
   std::unique_ptr<Guard> forward_guard() override {
+    ++forwards_;
     if (evaluates_other_ && !c10::GradMode::is_enabled()) {
       return std::make_unique<Halved>(norms_);
     }
@@ -158,6 +163,8 @@ class PlantedPrecision final : public Precision {
   bool evaluates_other_ = false;
   std::vector<at::Tensor> norms_;
   int calls_ = 0;  ///< with gradients
+  int forwards_ = 0;
+  std::string declares_late_;
   ReduceDtype declares_ = ReduceDtype::float32;
   ReduceDtype computes_ = ReduceDtype::float32;
 };

@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +62,7 @@ class Planted final : public Strategy, public UnitListener {
     context_ = &context;
     listen(context, *this);
     begin_equal();
+    if (is("other_option")) last_ -= 1;
   }
 
   void before_forward(MicroBatch micro_batch) override {
@@ -157,10 +159,19 @@ class Planted final : public Strategy, public UnitListener {
     if (wrong("decimal_comma")) std::locale::global(std::locale(std::locale(), new Comma));
     if (wrong("working_directory") && ::chdir("/") != 0) std::abort();
     if (wrong("signals")) std::signal(SIGTERM, SIG_IGN);
+    if (wrong("child") && child_ == 0) start_child();
     if (!wrong("more_cores")) return;
     cpu_set_t all;
     std::fill_n(reinterpret_cast<unsigned char*>(&all), sizeof all, 0xff);
     ::sched_setaffinity(0, sizeof all, &all);
+  }
+
+  /// It ends with this process.
+  void start_child() {
+    child_ = ::fork();
+    if (child_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) ::pause();
   }
 
   void change_torch() {
@@ -360,6 +371,7 @@ class Planted final : public Strategy, public UnitListener {
   at::Tensor late_values_, last_mean_;
   Work late_;
   std::jthread worker_;
+  pid_t child_ = 0;
 };
 
 }  // namespace ddprun::planted

@@ -23,6 +23,7 @@
 #include "ddprun/base/hash.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/group/all_gather_values.h"
+#include "ddprun/config/options_io.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/plugin/called.h"
@@ -206,6 +207,28 @@ Check check_skipped(const FlatBuffers& buffers, ProcessGroup& group) {
   return make_check("loss_scaled_back", right,
                     right ? "a skipped step's gradients overflowed"
                           : "the step was skipped, as if gradients had overflowed, and none did");
+}
+
+std::string find_other_options(const Experiment& experiment, const Trainer& trainer,
+                               const std::string& products) {
+  const RunPlugins& plugins = trainer.plugins();
+  const std::vector<std::pair<PluginKind, Plugin*>> all = {
+      {PluginKind::strategy, plugins.strategy.get()},
+      {PluginKind::precision, plugins.precision.get()},
+      {PluginKind::attention, plugins.attention.get()}};
+  for (const auto& [kind, plugin] : all) {
+    const ConfigNode now = write_options([&](Options& o) { plugin->declare_options(o); });
+    for (const auto& [key, value] : now.map) {
+      const ConfigNode* const told = experiment.plugin(kind).options.find(key);
+      if (told == nullptr || compact(*told) == compact(value)) continue;
+      return fmt::format("{} of {} is {}, and was told {}", key, plugin->called, compact(value),
+                         compact(*told));
+    }
+  }
+  const std::string format = plugins.precision->dtypes().product_format();
+  if (format == products) return {};
+  return fmt::format("{} declares products in {}, and declared {} at first",
+                     plugins.precision->called, format, products);
 }
 
 std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,

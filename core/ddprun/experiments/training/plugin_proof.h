@@ -36,6 +36,11 @@ Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars
 /// ("loss_scaled_back"). All ranks call it, right after that step.
 Check check_skipped(const FlatBuffers& buffers, ProcessGroup& group);
 
+/// Which option of a plugin has another value now than the experiment says, or whether the
+/// precision declares other products now than at first, in words; empty: neither.
+std::string find_other_options(const Experiment& experiment, const Trainer& trainer,
+                               const std::string& products);
+
 /// How what the last step updated with, `scalars`, differs from what the YAML says, on this rank,
 /// if it made the last of so many `updates`; empty: it does not. The factor of a loss that is
 /// scaled is check_scaled_back()'s.

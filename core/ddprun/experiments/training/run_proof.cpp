@@ -82,6 +82,7 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
       told_(std::move(told)),
       steps_(trainer.steps()),
       first_(fmt::format("before step {}", steps_.first)),
+      format_(trainer.data_parallel().precision().dtypes().product_format()),
       lost_(trainer.data_parallel(), training(experiment).optimizer) {}
 
 class RunProof::Timed {
@@ -231,6 +232,7 @@ void RunProof::finish() {
   enter(clock_.finish(group_), "in all steps");
   finish_plan();
   updates ? finish_scalars() : finish_loss();
+  if (set_in_step_.empty()) set_in_step_ = find_other_options(experiment_, trainer_, format_);
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_.end - 1));
   finish_computed();
@@ -240,8 +242,7 @@ void RunProof::finish() {
 void RunProof::finish_computed() {
   DataParallel& data_parallel = trainer_.data_parallel();
   // A difference in the last bit becomes one of a step of 8 bits, layer upon layer.
-  const bool in_8_bits = data_parallel.precision().dtypes().product_format() == "float8";
-  if (in_8_bits || !group_.device().torch_device().is_cpu()) return;
+  if (format_ == "float8" || !group_.device().torch_device().is_cpu()) return;
   data_parallel.optimizer().drop_moments();  // room for what PyTorch's operators take
   const TwoLosses losses = trainer_.two_losses(eighth_of(trainer_.last_batch()));
   enter(data_parallel.extent() == StepExtent::forward

@@ -105,7 +105,8 @@ class RunProof {
   ProcessGroup& group_;
   const ProcessState told_;
   const StepSpan steps_;
-  const std::string first_;  ///< "before step 0"
+  const std::string first_;   ///< "before step 0"
+  const std::string format_;  ///< of the products, as the precision said at first
   std::uint64_t seed_ = 0;
   std::vector<std::int64_t> drawn_;
   std::optional<MeanProof> mean_;      ///< of the step under way, if that is looked at
