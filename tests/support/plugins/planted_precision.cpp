@@ -1,6 +1,7 @@
 // A precision that computes in another dtype than it declares, or scales gradients back by another
 // factor than the loss, if its options say so: the proof's tests.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
@@ -66,7 +67,7 @@ class PlantedPrecision final : public Precision {
     options.option(
         "linear", &linear_, "what is wrong with linear layers",
         {.one_of = {"none", "halves_gradients", "writes_weight", "rounds_input", "loses_tail",
-                    "loses_columns", "reuses_scratch", "of_first_sample"}});
+                    "loses_columns", "loses_rows", "reuses_scratch", "of_first_sample"}});
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
     options.option("computes", &computes_, "the dtype of the products, in fact");
@@ -108,6 +109,7 @@ class PlantedPrecision final : public Precision {
       if (wrong == "rounds_input") return rounded_after(x, weight);
       if (wrong == "loses_tail") return without_tail(x, weight);
       if (wrong == "loses_columns") return of_columns(512, x, weight);
+      if (wrong == "loses_rows") return of_rows(64, x, weight);
       if (wrong == "reuses_scratch") return with_scratch_for_backward(x, weight);
       if (wrong == "of_first_sample") return of_first_sample(x, weight);
       const at::Tensor y = at::linear(x, weight);
@@ -124,6 +126,15 @@ class PlantedPrecision final : public Precision {
   /// The columns that do not fill a vector of 16 are left out.
   static at::Tensor without_tail(const at::Tensor& x, const at::Tensor& weight) {
     return of_columns(std::max<std::int64_t>(16, weight.size(1) / 16 * 16), x, weight);
+  }
+
+  /// Those behind are as zeros give them.
+  static at::Tensor of_rows(std::int64_t most, const at::Tensor& x, const at::Tensor& weight) {
+    const at::Tensor rows = at::linear(x, weight);
+    const at::Tensor count = at::arange(rows.numel() / rows.size(-1), rows.options());
+    std::vector<std::int64_t> sizes = rows.sizes().vec();
+    sizes.back() = 1;
+    return rows * count.lt(most).to(rows.scalar_type()).view(sizes);
   }
 
   static at::Tensor written(const at::Tensor& x, const at::Tensor& weight) {

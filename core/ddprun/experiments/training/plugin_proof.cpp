@@ -48,6 +48,7 @@ struct Format {
 constexpr std::array kFormats = {Format{"float32", 20, 1e-4}, Format{"tf32 or float16", 10, 1e-2},
                                  Format{"bfloat16", 7, 3e-2}, Format{"float8", 3, 0.25}};
 constexpr std::int64_t kProductSize = 16;  // products in 8 bits need multiples
+constexpr std::int64_t kFewSamples = 2;
 
 /// Whether linear layers tell 1 + 2^-bits from 1. On a GPU, large ones: cuBLAS multiplies small
 /// matrices in float32 although TF32 is allowed.
@@ -77,9 +78,10 @@ std::set<std::vector<std::int64_t>> linear_sizes(const ModelConfig& model) {
 
 /// By how much a linear layer of random numbers and these sizes, called as the model calls it, is
 /// off, as a share of the size of the result; and each of its gradients, if steps have some.
+/// `rows`: samples, and tokens of each.
 double linear_error(DataParallel& data_parallel, Precision& precision,
-                    const std::vector<std::int64_t>& sizes, std::uint64_t seed) {
-  constexpr std::int64_t kSamples = 2;
+                    const std::vector<std::int64_t>& sizes, std::array<std::int64_t, 2> rows,
+                    std::uint64_t seed) {
   const at::Tensor& parameter = data_parallel.buffers().parameter(0);
   const auto generator = at::detail::createCPUGenerator(seed);
   const auto draw = [&](at::IntArrayRef of, at::ScalarType dtype) {
@@ -87,8 +89,8 @@ double linear_error(DataParallel& data_parallel, Precision& precision,
   };
   const bool backward = data_parallel.extent() != StepExtent::forward;
   const c10::AutoGradMode gradients(backward);
-  const at::Tensor x = draw({kSamples, kProductSize, sizes[1]}, data_parallel.parameter_dtype())
-                           .requires_grad_(true);
+  const at::Tensor x =
+      draw({rows[0], rows[1], sizes[1]}, data_parallel.parameter_dtype()).requires_grad_(true);
   const at::Tensor weight = draw(sizes, parameter.scalar_type()).requires_grad_(true);
   auto guard = guard_of(precision);
   const at::Tensor y = data_parallel.linear(x, weight);
@@ -172,8 +174,13 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
   if (std::string_view(found.names).find(declared) == std::string::npos) {
     own = fmt::format("linear layers multiply in {}, declared is {}", found.names, declared);
   } else {
-    for (const auto& sizes : linear_sizes(training(experiment).model)) {
-      const double error = linear_error(trainer.data_parallel(), precision, sizes, seed);
+    const ModelConfig& model = training(experiment).model;
+    const std::array rows_of_run = {micro_batch(experiment), model.context_length};
+    const auto all = linear_sizes(model);
+    auto until_drawn = static_cast<std::int64_t>(seed % all.size());
+    for (const auto& sizes : all) {
+      const auto rows = until_drawn-- == 0 ? rows_of_run : std::array{kFewSamples, kProductSize};
+      const double error = linear_error(trainer.data_parallel(), precision, sizes, rows, seed);
       if (error <= found.error_bound) continue;
       own = fmt::format("a linear layer {} is off by {:.2g}, {:.2g} is allowed in {}",
                         fmt::join(sizes, " x "), error, found.error_bound, declared);
