@@ -186,6 +186,8 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   }
   PlannedRun planned;
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
+  for (const PluginChoice& choice : experiment.plugins)
+    cache.warn(planned.registry->hiding(choice));
   const CrashWords words(words_of_crash(experiment), kExitUsage);
   check_with_alternatives(experiment, *planned.registry, [&](const Experiment& asked) {
     asked.kind->check_plugins(asked, *planned.registry);
@@ -325,12 +327,14 @@ std::shared_ptr<const PluginRegistry> PlanCache::registry(const std::vector<fs::
   if (!registry) {
     auto made = std::make_shared<PluginRegistry>(folders);
     for (const fs::path& library : libraries) made->add_library(library);
-    for (const std::string& refusal : made->refused()) {
-      if (warned_.insert(refusal).second) spdlog::warn("plugin library refused: {}", refusal);
-    }
+    for (const std::string& refusal : made->refused()) warn("plugin library refused: " + refusal);
     registry = std::move(made);
   }
   return registry;
+}
+
+void PlanCache::warn(const std::string& words) {
+  if (!words.empty() && warned_.insert(words).second) spdlog::warn("{}", words);
 }
 
 std::string PlanCache::read_contents(Experiment& experiment) {

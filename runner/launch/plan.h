@@ -94,6 +94,8 @@ class PlanCache {
   /// before, and enters the hashes. Returns those that tell the experiment apart, a line each.
   /// Throws ConfigError.
   std::string read_contents(Experiment& experiment);
+  /// Warns in these words, once. Empty: there is nothing to say.
+  void warn(const std::string& words);
 
  private:
   std::map<std::vector<std::filesystem::path>, std::shared_ptr<const PluginRegistry>> registries_;

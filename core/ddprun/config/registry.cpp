@@ -86,7 +86,8 @@ std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoi
 struct PluginRegistry::Impl {
   std::vector<fs::path> folders;
   std::vector<PluginLibrary> libraries;  // those that win stand before those that they hide
-  std::set<Key> claimed;  // by a folder, even if by two libraries that were both refused
+  std::set<Key> claimed;           // by a folder, even if by two libraries that were both refused
+  std::map<Key, fs::path> hidden;  // the first that a folder before it hides
   std::vector<std::string> refused;
 
   void scan(const fs::path& folder) {
@@ -110,7 +111,10 @@ struct PluginRegistry::Impl {
       }
     }
     for (const auto& [key, candidates] : found) {
-      if (!claimed.insert(key).second) continue;
+      if (!claimed.insert(key).second) {
+        hidden.emplace(key, candidates.front().info.file);
+        continue;
+      }
       if (candidates.size() == 1) {
         libraries.push_back(candidates.front());
       } else {
@@ -211,6 +215,16 @@ std::vector<PluginInfo> PluginRegistry::list() const {
 
 std::vector<std::string> PluginRegistry::refused() const { return impl_->refused; }
 const std::vector<fs::path>& PluginRegistry::folders() const { return impl_->folders; }
+
+std::string PluginRegistry::hiding(const PluginChoice& choice) const {
+  const Key key = {choice.kind, choice.name};
+  const auto hidden = impl_->hidden.find(key);
+  const auto taken = std::ranges::find(impl_->libraries, key, key_of);
+  const bool both = hidden != impl_->hidden.end() && taken != impl_->libraries.end();
+  if (!both || !choice.path.empty()) return {};
+  return fmt::format("{} {} is that of {}, which hides that of {}", to_string(choice.kind),
+                     choice.name, taken->info.file.string(), hidden->second.string());
+}
 
 std::shared_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::string& name,
                                                const fs::path& file,

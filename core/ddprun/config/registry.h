@@ -34,6 +34,9 @@ class PluginRegistry {
   std::vector<PluginInfo> list() const;      ///< sorted by kind, then name
   std::vector<std::string> refused() const;  ///< one message per library that failed
   const std::vector<std::filesystem::path>& folders() const;
+  /// If another folder has a plugin of the choice's kind and name, too: which of the two it is, in
+  /// words. Empty: it has not, or the choice names its library.
+  std::string hiding(const PluginChoice& choice) const;
 
   /// Makes a new plugin; its options are not yet declared. If `file` is given, it comes from that
   /// library, which was added before, and from no other. Messages call the asker `where`. Throws

@@ -46,6 +46,13 @@ TEST(Registry, TheFirstFolderWins) {
               ElementsAre("strategy apple second 1.2 a.so", "strategy pear first 1.2 b.so",
                           "strategy quince second 1.2 b.so", "precision apple first 1.2 c.so"));
   EXPECT_THAT(registry.folders(), ElementsAre(folder_of("second"), folder_of("first")));
+  const auto hiding = [&](const std::string& name) {
+    return registry.hiding({.kind = PluginKind::strategy, .name = name});
+  };
+  EXPECT_EQ(hiding("apple"), "strategy apple is that of " +
+                                 (folder_of("second") / "a.so").string() +
+                                 ", which hides that of " + (folder_of("first") / "a.so").string());
+  EXPECT_EQ(hiding("pear"), "");
 }
 
 TEST(Registry, AFolderNamedTwiceCountsOnce) {
