@@ -64,6 +64,27 @@ TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
               HasSubstr("backend hierarchical needs several ranks on each host"));
 }
 
+// Of a network beside the one of the store, which takes packets and brings none.
+TEST(TwoHosts, BetweenWhichAFirewallStandsEndInTime) {
+  TemporaryFolder folder("wall.yaml", tiny_experiment());
+  const std::string wall =
+      "ip link add in0 type veth peer name out0 && ip link set in0 up && ip link set out0 up && "
+      "ip address add 10.99.0.$((GROUP_RANK + 1))/24 dev in0 && "
+      "ip neigh add 10.99.0.$((2 - GROUP_RANK)) lladdr 02:00:00:00:00:01 dev in0 nud permanent";
+  std::vector<std::string> launcher = two_hosts(1);
+  for (const std::string& word : after(wall)) launcher.push_back(word);
+  const auto begin = std::chrono::steady_clock::now();
+  const CommandResult run = run_ddprun(
+      folder,
+      {"wall.yaml", "--set", "world={size: 2, timeout_s: 15, backend: gloo, interface: in0}"},
+      launcher);
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("gloo could not connect this rank to the others"));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), in_time(15));
+}
+
 // Nothing tells either host: no process ends, no connection is reset, packets only stay away.
 TEST(TwoHosts, WhoseCableIsCutBothSayWhoIsMissingAndEnd) {
   TemporaryFolder folder("cut.yaml", tiny_experiment("output: {prometheus: first_step.prom}\n",
