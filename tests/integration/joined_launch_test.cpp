@@ -44,6 +44,12 @@ TEST(JoinedLaunch, RanksOfDifferentEnvironmentsRefuseAll) {
                HasSubstr("ddprun and environment on every rank"), Not(HasSubstr("OMP_PLACES"))));
 }
 
+TEST(JoinedLaunch, IsStartedAgainByItsLauncherAlone) {
+  Launch launch(2);
+  launch.start(0, {"one.yaml", "--max-restarts=1"});
+  launch.expect_all(2, HasSubstr("--max-restarts starts the ranks of a row itself"));
+}
+
 TEST(JoinedLaunch, RanksThatALauncherBoundKeepTheirCores) {
   const std::vector<int> cores = usable_cores();
   if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
