@@ -111,7 +111,7 @@ class Batch {
             fmt::format("run {} of this row: {}", broken->repetition, outcome_text(*broken));
       } else {
         run_row(file, *each);
-        anything_new = anything_new || interrupted_ == 0;
+        anything_new = anything_new || row.status != RowStatus::not_run;
       }
     }
     if (plan.report.open()) leave_out_unbegun(file, rounds);
@@ -188,7 +188,7 @@ class Batch {
                              executor_.launcher());
         each.row.predicted = predicted;
         run_row(file, each);
-        any = any || interrupted_ == 0;
+        any = any || each.row.status != RowStatus::not_run;
       }
     }
     return any;
@@ -222,11 +222,14 @@ class Batch {
       display_.begin_run(static_cast<int>(number_of(each)), static_cast<int>(rows_.size()),
                          each.name + (row.emulated ? " (emulated)" : ""), row.world_size);
     }
-    const Outcome outcome = execute(file, each);
+    Outcome outcome = execute(file, each);
     if (outcome.status == Outcome::Status::interrupted) {
       interrupted_ = outcome.signal;
-      row.reason = outcome.reason;
-      return;
+      if (outcome.result.is_null()) {
+        row.reason = outcome.reason;
+        return;
+      }
+      outcome.status = Outcome::Status::ok;  // the signal came too late for this one
     }
     if (executor_.reports() || outcome.status != Outcome::Status::ok) {
       finish_row(row, outcome);

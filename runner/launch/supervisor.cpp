@@ -320,10 +320,9 @@ class Supervisor {
 
   Outcome outcome() {
     if (interrupted_by_ != 0) {
-      return {Outcome::Status::interrupted,
-              "interrupted by signal " + signal_text(interrupted_by_),
-              interrupted_by_,
-              {}};
+      const bool done = std::ranges::all_of(ranks_, &Rank::done);
+      return {Outcome::Status::interrupted, "interrupted by signal " + signal_text(interrupted_by_),
+              interrupted_by_, done ? std::move(result_) : nlohmann::json()};
     }
     if (const auto failure = cause()) {
       const bool memory = failure->error.kind == FailureKind::out_of_memory;

@@ -16,7 +16,7 @@ struct Outcome {
   Status status = Status::ok;
   std::string reason;         ///< why not ok: "rank 1 failed: killed by signal 9 (Killed)"
   int signal = 0;             ///< interrupted: the signal that this process got
-  nlohmann::json result;      ///< ok: what rank 0's body returned
+  nlohmann::json result;      ///< what rank 0's body returned, if all ranks were done
   bool next_can_run = false;  ///< a launch that was joined: not ok, yet all ranks can go on
 };
 

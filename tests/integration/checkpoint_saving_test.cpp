@@ -65,6 +65,18 @@ TEST_F(CheckpointSaving, SignalsSaveAndEnd) {
   EXPECT_EQ(resumed, hashes_of(last_row(folder_))) << "the run that nobody ended";
 }
 
+TEST_F(CheckpointSaving, ARunThatIsDoneWhenItIsAskedToEndIsARow) {
+  DdprunProcess process(
+      folder_, words_of({"train.checkpoint={on_signal: true, every: 8, path: saved}",
+                         "--plugin-path=" DDPRUN_BUILD_DIR "/tests/plugins/slow",
+                         "strategy={name: slow, sleep_ms: 2000, first: 8}"}));  // the last checks
+  ASSERT_TRUE(eventually(30, [&] { return fs::exists(folder_.path() / "saved/latest"); }));
+  kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.wait(), 128 + SIGTERM) << process.err();
+  EXPECT_THAT(process.err(), HasSubstr("the rows that were done are in"));
+  EXPECT_EQ(last_row(folder_)["status"], "ok");
+}
+
 TEST_F(CheckpointSaving, ARankThatIsAskedToEndSavesWithTheOthers) {
   const std::string save = "train.checkpoint={on_signal: true, path: saved}";
   DdprunProcess process(folder_, words_of({save, "train.steps=400000"}));
