@@ -81,11 +81,13 @@ constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
 RankError describe_signal(int signal, bool memory_killed) {
   const std::string name = signal_text(signal);
   if (signal != SIGKILL) {
+    const bool asked = signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
     return {FailureKind::died,
             {.what = "killed by signal " + name,
              .got = "no error message",
              .expected = kEndsByItself,
-             .hint = "it crashed, most likely in a plugin: run the debug or asan preset"}};
+             .hint = asked ? "who sent it? A user, a launcher or a batch system can"
+                           : "it crashed, most likely in a plugin: run the debug or asan preset"}};
   }
   if (memory_killed) {
     return {FailureKind::out_of_memory,

@@ -83,6 +83,13 @@ TEST_F(Supervision, ARankKilledIsNamedWithItsSignal) {
               HasSubstr("killed by signal 9"));
 }
 
+TEST_F(Supervision, ARankThatIsAskedToEndHasNotCrashed) {
+  kill(process_->ranks().back(), SIGTERM);
+  EXPECT_EQ(process_->wait(10), 1) << process_->err();
+  EXPECT_THAT(process_->err(), AllOf(HasSubstr("rank 1 failed: killed by signal 15 (Terminated)"),
+                                     HasSubstr("who sent it?"), Not(HasSubstr("crashed"))));
+}
+
 TEST_F(Supervision, AStoppedPeerOfADeadRankIsEndedToo) {
   const std::vector<pid_t> ranks = process_->ranks();
   kill(ranks.front(), SIGSTOP);  // deaf to SIGTERM
