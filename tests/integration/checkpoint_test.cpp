@@ -88,7 +88,7 @@ TEST_F(Checkpoint, ARunThatIsKilledGoesOnFromTheLatest) {
 }
 
 TEST_F(Checkpoint, ARankThatIsKilledIsStartedAgain) {
-  const std::string save = "train.checkpoint={every: 2, path: saved}";
+  const std::string save = "train.checkpoint={every: 5, path: saved}";
   run({"train.steps=400"});
   const std::set<std::string> expected = hashes_of(last_row(folder_));
   DdprunProcess process(folder_, words_of({save, "train.steps=400", "--max-restarts=2"}));
@@ -102,7 +102,7 @@ TEST_F(Checkpoint, ARankThatIsKilledIsStartedAgain) {
     ASSERT_TRUE(
         process.says(step == 10 ? "start 2 of 3, from the last checkpoint" : "start 3 of 3, from"));
   }
-  ASSERT_EQ(process.wait(), 0) << process.err();
+  ASSERT_EQ(process.wait(/*seconds=*/120), 0) << process.err();
   const json row = last_row(folder_);
   EXPECT_EQ(hashes_of(row), expected);
   EXPECT_THAT(process.out(), HasSubstr("e was started again 2 times (the last one: rank "));
