@@ -33,7 +33,7 @@ std::string find_changed(const ProcessState& told);
 /// ranks call it.
 Check check_process(ProcessGroup& group, const ProcessState& told, const std::string& within);
 
-/// Compares how long steps took by the clock of all times and by the kernel itself.
+/// Compares how long each step took by the clock of all times and by the kernel itself.
 class ClockProof {
  public:
   void begin_step();
@@ -44,7 +44,7 @@ class ClockProof {
  private:
   std::int64_t begin_ns_ = 0, begin_ahead_ns_ = 0;
   std::int64_t steps_ = 0, steps_ns_ = 0;
-  std::int64_t gained_ns_ = 0;  // on the kernel's clock, in all steps
+  std::int64_t off_ns_ = 0;  // from the kernel's clock, sum over the steps
 };
 
 }  // namespace ddprun
