@@ -34,7 +34,9 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                   "train: {batch_per_rank: 2, warmup_steps: " +
                       std::to_string(kWarmup) + ", steps: " + std::to_string(kSteps - kWarmup) +
                       ", proof_seed: " + std::to_string(proof_seed()) + "}\n");
-    folder_.write("text.txt", std::string(400, 'a') + "one\ntwo\nthree four\nfive\n");
+    std::string text;  // whose documents end within each sequence
+    for (int i = 0; i < 20; ++i) text += "one\ntwo\nthree four\nfive\n";
+    folder_.write("text.txt", text);
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32
