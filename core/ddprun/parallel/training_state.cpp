@@ -52,17 +52,29 @@ void check_order(const FlatBuffers& buffers, int index) {
                .hint = "give DataParallel parameter.contiguous()"});
 }
 
+void add_own_parameters(const DataParallel& data_parallel, const FlatBuffers& buffers,
+                        SharedTensors& out) {
+  const std::vector<bool> own = writes(data_parallel, buffers);
+  for_each_owned(buffers, [&](int index, Range part) {
+    out.own.push_back({buffers.name(index), part.begin - buffers.range(index).begin,
+                       buffers.parameters(part), own[index]});
+  });
+}
+
 void add_parameters(const DataParallel& data_parallel, const FlatBuffers& buffers,
                     SharedTensors& out) {
   for (int index = buffers.count() - 1; index >= 0; --index) {
     check_order(buffers, index);
     out.all.push_back({buffers.name(index), buffers.dtypes().parameters, buffers.sizes(index)});
   }
-  const std::vector<bool> own = writes(data_parallel, buffers);
-  for_each_owned(buffers, [&](int index, Range part) {
-    out.own.push_back({buffers.name(index), part.begin - buffers.range(index).begin,
-                       buffers.parameters(part), own[index]});
-  });
+  add_own_parameters(data_parallel, buffers, out);
+}
+
+/// Calls `visit` for the buffers of what is trained, and for those of what is frozen.
+void for_each_buffers(const DataParallel& data_parallel,
+                      const std::function<void(const FlatBuffers&)>& visit) {
+  visit(data_parallel.buffers());
+  if (data_parallel.frozen() != nullptr) visit(data_parallel.frozen()->buffers());
 }
 
 /// What plugins declare, as tensors.
@@ -146,7 +158,11 @@ std::vector<NamedTensor> own_parts(DataParallel& data_parallel) {
       out.push_back({.name = prefix + part.name, .tensor = part.values});
     }
   };
-  add("parameter.", shared_parameters(data_parallel));
+  SharedTensors parameters;  // as they lie in memory, which is read back into the same memory
+  for_each_buffers(data_parallel, [&](const FlatBuffers& buffers) {
+    add_own_parameters(data_parallel, buffers, parameters);
+  });
+  add("parameter.", parameters);
   add("moment.", shared_moments(data_parallel));
   return out;
 }
@@ -155,10 +171,9 @@ std::vector<NamedTensor> own_parts(DataParallel& data_parallel) {
 
 SharedTensors shared_parameters(DataParallel& data_parallel) {
   SharedTensors out;
-  add_parameters(data_parallel, data_parallel.buffers(), out);
-  if (data_parallel.frozen() != nullptr) {
-    add_parameters(data_parallel, data_parallel.frozen()->buffers(), out);
-  }
+  for_each_buffers(data_parallel, [&](const FlatBuffers& buffers) {
+    add_parameters(data_parallel, buffers, out);
+  });
   return out;
 }
 
