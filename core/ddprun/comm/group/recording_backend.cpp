@@ -94,7 +94,7 @@ void RecordingBackend::check(const CollectiveArguments& arguments) const {
          .expected = n == 1 ? "a contiguous tensor"
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +
                                   " times the size of the other",
-         .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
+         .hint = "contiguous() before the call; of a strategy: the buffers' ranges fit"});
   }
 }
 
