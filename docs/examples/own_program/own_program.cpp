@@ -74,13 +74,13 @@ void train(ddprun::ProcessGroup& group, const char* strategy_name, const char* p
 
   const ddprun::Check exact = ddprun::check_integer_gradients(ddp, group);
   const ddprun::Check equal = ddprun::check_parameters_equal(ddp, group, "parameters_equal");
-  if (group.rank() != 0) return;
+  const auto hash = static_cast<unsigned long long>(ddprun::hash_parameters(ddp));
+  if (group.rank() != 0) return;  // all that all ranks call is done
   for (const auto& check : {exact, equal}) {
     std::printf("%s %s\n", check.name.c_str(),
                 check.status == ddprun::CheckStatus::passed ? "passed" : check.detail.c_str());
   }
-  std::printf("parameters %016llx\n",
-              static_cast<unsigned long long>(ddprun::hash_parameters(ddp)));
+  std::printf("parameters %016llx\n", hash);
 }
 
 }  // namespace

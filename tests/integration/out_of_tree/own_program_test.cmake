@@ -37,3 +37,12 @@ list(LENGTH traces count)
 if(count LESS 5 OR NOT refused STREQUAL "tf32")
   message(FATAL_ERROR "trained in ${count} precisions; refused: ${refused}")
 endif()
+
+# Whoever owns the parameters.
+foreach(strategy zero1 zero2 fsdp local_sgd)
+  on_two_ranks(status text ${example}/build/own_program ${strategy} fp32)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${strategy}: ${text}")
+  endif()
+  must_match("${text}" "parameters [0-9a-f]+")
+endforeach()
