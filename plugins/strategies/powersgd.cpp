@@ -153,8 +153,11 @@ class PowerSgd final : public Strategy {
       return;
     }
     const std::int64_t n = layout.sizes(index)[0], m = layout.sizes(index)[1];
-    matrices_.push_back({.gradient = gradient.view({n, m}),
-                         .error = error_.narrow(0, range.begin, range.size()).view({n, m}),
+    // A transposed parameter lies column by column; read row by row it would be of no low rank.
+    const at::IntArrayRef strides = deviations(*context_).parameter(index).strides();
+    const at::Tensor error = error_.narrow(0, range.begin, range.size());
+    matrices_.push_back({.gradient = gradient.as_strided({n, m}, strides),
+                         .error = error.as_strided({n, m}, strides),
                          .p = next(p_, begin.p, n * r).view({r, n}).t(),
                          .q = next(q_, begin.q, m * r).view({r, m}).t()});
   }

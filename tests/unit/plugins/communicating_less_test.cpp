@@ -105,6 +105,19 @@ TEST(PowerSgd, SendsTheNearestMatrixOfItsRankOnceTheFactorsAreWarm) {
   });
 }
 
+TEST(PowerSgd, ATransposedMatrixIsTheMatrixThatTheModelReads) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const auto strategy = strategy_of("{name: powersgd, rank: 1, error_feedback: false}");
+    Precision precision;
+    const at::Tensor matrix = at::zeros({9, 12}).t().requires_grad_();
+    DataParallel ddp({{"matrix", matrix}}, group, *strategy, precision, plain_sgd());
+    const at::Tensor of_rank_1 = at::arange(1, 13, at::kFloat).sin().outer(at::arange(9).cos());
+    ddp.backward(ddp.forward([&] { return (matrix * of_rank_1).sum(); }));
+    ddp.step(1.0, 0);
+    EXPECT_LT(difference(matrix, -of_rank_1.to(at::kDouble)), 1e-5);
+  });
+}
+
 TEST(PowerSgd, WithoutWarmStartEachStepBeginsAnew) {
   test::run_ranks(1, [](ProcessGroup& group) {
     Rank rank(group, "{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
