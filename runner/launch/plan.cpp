@@ -186,8 +186,9 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   }
   PlannedRun planned;
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
-  for (const PluginChoice& choice : experiment.plugins)
+  for (const PluginChoice& choice : experiment.plugins) {
     cache.warn(planned.registry->hiding(choice));
+  }
   const CrashWords words(words_of_crash(experiment), kExitUsage);
   check_with_alternatives(experiment, *planned.registry, [&](const Experiment& asked) {
     asked.kind->check_plugins(asked, *planned.registry);

@@ -174,12 +174,13 @@ DataParallel::~DataParallel() {
 void DataParallel::on_accumulated(int index) {
   const bool last_backward = order_.phase() == StepPhase::last_backward;
   const bool final = last_backward || sharded();
+  // A backward of the program's own may add to what micro-batches add up to.
   const bool accumulates = order_.phase() == StepPhase::accumulating && !sharded() &&
                            precision_.loss_scaler() == nullptr;
   if (!arrivals_.note(index, accumulates)) return;
   walk_.check_place(index);
   buffers_.adopt_gradient(index);
-  if (!arrivals_.under_way()) return;  // PyTorch's convention: it adds up until the step
+  if (!arrivals_.under_way()) return;
   if (final) buffers_.finish_gradient(index);
   if (arrivals_.complete() || marks_details_) {
     const Mark now = context_.process_group().device().mark();

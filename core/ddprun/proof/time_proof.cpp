@@ -155,8 +155,9 @@ std::string find_changed(const ProcessState& told) {
   if (now.threads != told.threads || now.cores != told.cores) {
     return fmt::format("the rank computes with {}, and was told {}", text_of(now), text_of(told));
   }
-  if (!kHadChild && has_child())
+  if (!kHadChild && has_child()) {
     return "the rank has a child process, whose work is in none of its times";
+  }
   if (now.handlers != told.handlers) return "SIGTERM or SIGUSR1 has another handler than at first";
   for (const auto& [name, value] : settings()) {
     const std::string& before = kBeforePlugins.at(name);
