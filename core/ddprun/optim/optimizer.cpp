@@ -169,6 +169,20 @@ class Sgd final : public KernelOptimizer {
   }
 };
 
+/// The parts of `own` that are in none of `done`, which are in order and apart.
+std::vector<Range> rest_of(Range own, const std::vector<Range>& done) {
+  std::vector<Range> rest;
+  std::int64_t begin = own.begin;
+  for (const Range& each : done) {
+    const Range part = shared(own, each);
+    if (part.size() <= 0) continue;
+    if (begin < part.begin) rest.push_back({begin, part.begin});
+    begin = part.end;
+  }
+  if (begin < own.end) rest.push_back({begin, own.end});
+  return rest;
+}
+
 /// Of values on the CPU, in double. Blocks of a fixed size, added in order: the same bits at any
 /// number of threads.
 double square_sum(const at::Tensor& flat) {
@@ -256,24 +270,14 @@ void Optimizer::update_all() {
   TORCH_CHECK(begun_, "Optimizer::update_all before the first begin_step");
   const std::vector<Range> updated = std::exchange(updated_, buffers_.owned());
   for (const Range& own : buffers_.owned()) {
-    std::int64_t begin = own.begin;
-    for (const Range& done : updated) {
-      if (!own.contains(done)) continue;
-      if (begin < done.begin) update_by_groups({begin, done.begin});
-      begin = done.end;
-    }
-    if (begin < own.end) update_by_groups({begin, own.end});
+    for (const Range& rest : rest_of(own, updated)) update_by_groups(rest);
   }
 }
 
 std::string Optimizer::left_out() const {
   for (int index = 0; index < buffers_.count(); ++index) {
     for (const Range& own : buffers_.owned(buffers_.range(index))) {
-      std::int64_t begin = own.begin;
-      for (const Range& done : updated_) {
-        if (done.begin <= begin) begin = std::max(begin, done.end);
-      }
-      if (begin < own.end) return buffers_.name(index);
+      if (!rest_of(own, updated_).empty()) return buffers_.name(index);
     }
   }
   return {};
