@@ -92,18 +92,20 @@ std::vector<std::string> ConnectedRank::run_once(const std::function<void(Sample
   sample[experiment_.kind->quantities().front()] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
   first_step_done();
   result_.samples.push_back(std::move(sample));
-  timed_ = false;
-  return finish();
+  result_.peak_resident_bytes = peak_resident_bytes();
+  result_.shared_resident_bytes = shared_resident_bytes();
+  result_.gflops_before = 0;
+  return hand_in();
 }
 
 std::vector<std::string> ConnectedRank::finish() {
   result_.peak_resident_bytes = peak_resident_bytes();
   if (result_.load.wall_s == 0) measuring_ends();
-  if (!timed_) {
-    result_.load = {};
-    result_.gflops_before = 0;
-  }
   if (result_.gflops_before > 0) result_.gflops_after = short_product_flops() * 1e-9;
+  return hand_in();
+}
+
+std::vector<std::string> ConnectedRank::hand_in() {
   result_.device = device_->describe();
   result_.topology = device_->topology();
   result_.fell_back = group_->fell_back();

@@ -48,6 +48,9 @@ class ConnectedRank {
   std::vector<std::string> run_once(const std::function<void(Sample&)>& measure);
 
  private:
+  /// What finish() does once memory, load and speed are known.
+  std::vector<std::string> hand_in();
+
   const Experiment& experiment_;
   const RunContext& context_;
   Affinity affinity_;
@@ -55,7 +58,6 @@ class ConnectedRank {
   std::unique_ptr<ProcessGroup> group_;
   LoadMeter meter_;
   RankResult result_;
-  bool timed_ = true;
 };
 
 }  // namespace ddprun
