@@ -60,8 +60,7 @@ class Batch {
         if (file.error.empty()) check_places(file);
       }
     }
-    if (request_.resume)
-      resumption_.read(rows_);  // before anything runs: what is damaged shows now
+    if (request_.resume) resumption_.read(rows_);  // what is damaged shows before anything runs
     for (const PlannedFile& file : files_) {
       if (file.error.empty()) {
         run_file(file);

@@ -1,4 +1,4 @@
-// How numbers, and texts of any origin, are written for people.
+// How numbers, and texts of any origin, are written for people, read and cut.
 #pragma once
 
 #include <charconv>

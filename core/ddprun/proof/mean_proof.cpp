@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -85,7 +84,7 @@ void MeanProof::look_at_read(int index) {
     for (std::size_t i = 0; i < read.size(); ++i) {
       const at::Tensor now =
           read[i].narrow(0, part.begin - buffers.range(index).begin, part.size());
-      if (at::equal(now, before[i]) || count_unequal(now, before[i]) == 0) continue;
+      if (count_unequal(now, before[i]) == 0) continue;
       changed_ = fmt::format("backward reads other values of {} than the step began with",
                              buffers.name(index));
     }

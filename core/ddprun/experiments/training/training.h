@@ -218,8 +218,7 @@ struct Training : RunnableKind {
   const Quantity& consensus_distance = declare(
       "consensus_distance", "fraction",
       "root mean square over the ranks of the norm of this rank's parameters - their mean / norm "
-      "of "
-      "the mean; in the steps that `train.eval` follows, with strategies whose ranks differ",
+      "of the mean; in the steps that `train.eval` follows, with strategies whose ranks differ",
       {.optional = true,
        .over_steps = OverSteps::ends,
        .title = "distance %",
