@@ -2,6 +2,7 @@
 #include "runner/command/planned_command.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -51,6 +52,7 @@ std::vector<std::string> refusals_of_some(const std::vector<PlannedFile>& files,
 
 int run_planned(const Request& request, const PlannedCommand& command) {
   std::optional<RankInfo> joined = rank_info_from_environment();
+  if (joined) spdlog::set_pattern(fmt::format("[rank {}] [%^%l%$] %v", joined->rank));
   check_launch(joined, command);
   FileList list;
   try {

@@ -21,7 +21,6 @@
 #include "ddprun/base/failure.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
-#include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
@@ -158,10 +157,8 @@ std::int64_t process_start_ns() {
 }
 
 void set_up_logging(const Request& request) {
-  const std::optional<RankInfo> joined = rank_info_from_environment();
   auto logger = spdlog::stderr_color_mt("ddprun");
-  logger->set_pattern(joined ? "[rank " + std::to_string(joined->rank) + "] [%^%l%$] %v"
-                             : "[%^%l%$] %v");
+  logger->set_pattern("[%^%l%$] %v");
   logger->set_level(request.quiet            ? spdlog::level::err
                     : request.verbosity == 0 ? spdlog::level::warn
                     : request.verbosity == 1 ? spdlog::level::info

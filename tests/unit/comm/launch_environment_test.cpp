@@ -142,9 +142,12 @@ TEST(RankInfo, TorchrunErrorsNameTheVariable) {
             "environment variable MASTER_PORT");
 }
 
-const Variables kSlurm = {{"SLURM_PROCID", "5"},           {"SLURM_NTASKS", "7"},
-                          {"SLURM_LOCALID", "1"},          {"SLURM_NODEID", "1"},
-                          {"SLURM_TASKS_PER_NODE", "4,3"}, {"SLURM_JOB_NODELIST", "node[03-04]"},
+const Variables kSlurm = {{"SLURM_PROCID", "5"},
+                          {"SLURM_STEP_NUM_TASKS", "7"},
+                          {"SLURM_LOCALID", "1"},
+                          {"SLURM_NODEID", "1"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "4,3"},
+                          {"SLURM_STEP_NODELIST", "node[03-04]"},
                           {"SLURM_JOB_ID", "123456"}};
 
 TEST(RankInfo, Slurm) {
@@ -156,30 +159,43 @@ TEST(RankInfo, Slurm) {
   EXPECT_EQ(info.local_size, 3);
   EXPECT_EQ(info.master_addr, "node03");
   EXPECT_EQ(info.master_port, 15000 + 123456 % 15000);
-  std::set<int> ports;  // of two srun in one script, and of a shell of salloc
-  for (const char* step : {"0", "1", "4294967290"}) {
-    ports.insert(rank_info(with(kSlurm, "SLURM_STEP_ID", step))->master_port);
-  }
-  EXPECT_EQ(ports.size(), 3U);
-  EXPECT_TRUE(ports.contains(info.master_port));
+  EXPECT_NE(rank_info(with(kSlurm, "SLURM_STEP_ID", "1"))->master_port, info.master_port)
+      << "two srun of one script must not meet";
   EXPECT_EQ(rank_info(with(kSlurm, "MASTER_ADDR", "head"))->master_addr, "head");
   EXPECT_EQ(rank_info(with(kSlurm, "MASTER_PORT", "4000"))->master_port, 4000);
-  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1,a2"))->master_addr, "a1");
-  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1"))->master_addr, "a1");
-  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_TASKS_PER_NODE", "2(x3),1"))->local_size, 2);
+  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_STEP_NODELIST", "a1,a2"))->master_addr, "a1");
+  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_STEP_NODELIST", "a1"))->master_addr, "a1");
+  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_STEP_TASKS_PER_NODE", "2(x3),1"))->local_size, 2);
 }
 
 TEST(RankInfo, SlurmErrorsNameTheVariable) {
-  for (const char* name :
-       {"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_JOB_NODELIST"}) {
+  for (const char* name : {"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NODELIST"}) {
     EXPECT_EQ(refusal(without(kSlurm, name)).where, std::string("environment variable ") + name);
   }
   for (const char* value : {"4", "x", "4(xx),3", "4(x1", "0,3"}) {
-    EXPECT_EQ(refusal(with(kSlurm, "SLURM_TASKS_PER_NODE", value)).where,
-              "environment variable SLURM_TASKS_PER_NODE")
+    EXPECT_EQ(refusal(with(kSlurm, "SLURM_STEP_TASKS_PER_NODE", value)).where,
+              "environment variable SLURM_STEP_TASKS_PER_NODE")
         << value;
   }
   EXPECT_EQ(refusal(with(kSlurm, "SLURM_PROCID", "7")).where, "environment variable SLURM_PROCID");
+}
+
+TEST(RankInfo, ATaskOfSlurmThatIsAloneStartsItsRanks) {
+  // The shell of `srun --pty bash`, of salloc (its step's number is no int), and sbatch's script.
+  const Variables shell = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_ID", "7"}};
+  const Variables of_a_step = with(shell, "SLURM_STEP_NUM_TASKS", "1");
+  for (const Variables& alone :
+       {shell, of_a_step, with(of_a_step, "SLURM_STEP_ID", "4294967290"),
+        with(of_a_step, "SLURM_NTASKS", "8"), without(shell, "SLURM_NTASKS")}) {
+    EXPECT_FALSE(rank_info(alone).has_value());
+  }
+  for (const char* name : {"SLURM_NTASKS", "SLURM_JOB_NUM_NODES"}) {
+    const ErrorText text = refusal(with(shell, name, "4"));  // without srun
+    EXPECT_EQ(text.where, "environment variable SLURM_STEP_NUM_TASKS");
+    EXPECT_EQ(text.got, "not set");
+    EXPECT_EQ(text.expected,
+              std::string("ddprun as 4 tasks, which ") + name + " says; the job's script is one");
+  }
 }
 
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
@@ -218,8 +234,7 @@ TEST(RankInfo, OpenMpi) {
 TEST(RankInfo, ALauncherWithinAJobOfSlurmComesFirst) {
   for (const auto& [launcher, variables] :
        {std::pair("torchrun", kTorchrun), {"openmpi", kOpenMpi}}) {
-    Variables within = kSlurm;  // as a script of sbatch has them, the same for every rank
-    within["SLURM_PROCID"] = "0";
+    Variables within = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "7"}};  // of sbatch's script
     within.insert(variables.begin(), variables.end());
     EXPECT_EQ(rank_info(within)->launcher, launcher);
   }

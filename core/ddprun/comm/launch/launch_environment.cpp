@@ -2,6 +2,8 @@
 // MPI.
 #include "ddprun/comm/launch/launch_environment.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
@@ -124,30 +126,44 @@ constexpr std::uint64_t kPortsBetweenSteps = 1009;
 /// A port of the launch's own: two of them may share a host.
 int port_of_job(std::uint64_t job) { return 15000 + static_cast<int>(job % 15000); }
 
+/// Whether srun started this process among others. With one task there is nobody to join: the shell
+/// of `srun --pty bash` or salloc, or the script of a job of one task, where ddprun starts the
+/// ranks.
+bool is_task_of_slurm() {
+  if (!variable("SLURM_PROCID")) return false;
+  if (const auto tasks = number("SLURM_STEP_NUM_TASKS", 1)) return *tasks > 1;
+  // Only srun makes a step. The script of sbatch has what Slurm tells of the job.
+  for (const char* name : {"SLURM_NTASKS", "SLURM_JOB_NUM_NODES"}) {
+    if (const int tasks = number(name, 1).value_or(1); tasks > 1) {
+      refuse("SLURM_STEP_NUM_TASKS", {},
+             fmt::format("ddprun as {} tasks, which {} says; the job's script is one", tasks, name),
+             "`srun ddprun ...` starts them; in a job of one task ddprun starts the ranks");
+    }
+  }
+  return false;
+}
+
 RankInfo from_slurm() {
   RankInfo info;
   info.launcher = "slurm";
-  const bool step = variable("SLURM_STEP_NUM_TASKS").has_value();
-  read_rank(info, "SLURM_PROCID", step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
-  const char* layout = step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
+  read_rank(info, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
+  const char* layout = "SLURM_STEP_TASKS_PER_NODE";
   const auto tasks = variable(layout);
-  if (!tasks) refuse(layout, {}, "the number of tasks of each node", "start the ranks with srun");
+  if (!tasks) refuse(layout, {}, "the number of tasks of each node");
   info.local_size = tasks_on_node(layout, *tasks, number("SLURM_NODEID", 0).value_or(0));
   info.local_rank = required("SLURM_LOCALID", 0, info.local_size - 1);
-  const char* nodes = step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
   if (const auto address = variable("MASTER_ADDR")) {
     info.master_addr = *address;
   } else if (info.local_size < info.world_size) {
+    const char* nodes = "SLURM_STEP_NODELIST";
     const auto list = variable(nodes);
     if (!list || list->empty()) refuse(nodes, {}, "the hosts of the job", "or set MASTER_ADDR");
     info.master_addr = first_host(*list);
   }
-  const int job = number("SLURM_JOB_ID", 0).value_or(0);
-  // Above what an int holds for a shell of salloc.
-  const auto id = std::strtoull(variable("SLURM_STEP_ID").value_or("0").c_str(), nullptr, 10);
+  const auto job = static_cast<std::uint64_t>(number("SLURM_JOB_ID", 0).value_or(0));
+  const auto step = static_cast<std::uint64_t>(number("SLURM_STEP_ID", 0).value_or(0));
   info.master_port =
-      number("MASTER_PORT", 1, 65535)
-          .value_or(port_of_job(static_cast<std::uint64_t>(job) + kPortsBetweenSteps * id));
+      number("MASTER_PORT", 1, 65535).value_or(port_of_job(job + kPortsBetweenSteps * step));
   return info;
 }
 
@@ -223,9 +239,9 @@ void add_secret(RankInfo& info) {
 
 std::optional<RankInfo> place_from_environment() {
   if (variable("RANK") || variable("WORLD_SIZE")) return from_torchrun();
-  // A script of sbatch has Slurm's variables too, as its task 0, and mpirun hands them on.
+  // Within a job of Slurm both of these have its variables too.
   if (variable("OMPI_COMM_WORLD_RANK") || variable("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
-  if (variable("SLURM_PROCID")) return from_slurm();
+  if (is_task_of_slurm()) return from_slurm();
   return std::nullopt;
 }
 
