@@ -4,12 +4,14 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "ddprun/proof/initial_values.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 
@@ -272,6 +274,24 @@ TEST(ParametersEqual, CatchesADriftingRank) {
     const Check check = check_parameters_equal(ddp, group);
     EXPECT_EQ(check.status, CheckStatus::failed);
     EXPECT_THAT(check.detail, HasSubstr("second is not that of rank 0 on rank 1; hashes"));
+  });
+}
+
+TEST(InitialValues, AChangeOfAnyParameterIsFound) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    std::vector<NamedTensor> parameters = two_parameters();
+    parameters.push_back({"frozen", at::ones({3})});
+    const InitialValues initial(parameters, 1);
+    OneByOne strategy;
+    Precision precision;
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(initial.find_changed(ddp, group), "");
+    for (const NamedTensor& each : parameters) {
+      const at::NoGradGuard no_gradients;
+      if (group.rank() == 1) each.tensor.mul_(2);
+      EXPECT_THAT(initial.find_changed(ddp, group), HasSubstr(each.name + " does not begin"));
+      if (group.rank() == 1) each.tensor.div_(2);
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -43,6 +44,16 @@ TEST(Affinity, MoreRanksThanCoresShareThem) {
   const int count = static_cast<int>(all.size());
   for (int rank = 0; rank < count + 2; ++rank) {
     EXPECT_EQ(pinned(rank, count + 2), std::vector<int>{all[rank % count]});
+  }
+}
+
+TEST(Affinity, RanksShareTheThreadsToo) {
+  const int cores = static_cast<int>(usable_cores().size());
+  for (const int size : {1, cores, 2 * cores}) {
+    int threads = 0;
+    std::thread([&] { threads = set_affinity({}, {.local_size = size}).threads; }).join();
+    EXPECT_GE(threads, 1);
+    EXPECT_LE(threads, std::max(1, cores / size)) << size << " ranks";
   }
 }
 
