@@ -116,8 +116,10 @@ class DdprunProcess {
     const int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
-    for (const char* name : {"RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"})
+    for (const char* name : {"RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK",
+                             "PMI_SIZE", "MPI_LOCALNRANKS"}) {
       unsetenv(name);
+    }
     for (std::string& variable : environment_) putenv(variable.data());
     putenv(marker_.data());
     words_.emplace_back(DDPRUN_BUILD_DIR "/bin/ddprun");

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ddprun/base/error.h"
@@ -24,8 +25,9 @@ Variables launcher_variables() {
   Variables found;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    for (const char* prefix : {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_",
-                               "SLURM_", "OMPI_", "PMIX_", "DDPRUN_SECRET"}) {
+    for (const char* prefix :
+         {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI",
+          "MPI_LOCAL", "I_MPI_HYDRA_UUID", "DDPRUN_SECRET"}) {
       const std::size_t end = text.find('=');
       if (text.starts_with(prefix)) found[text.substr(0, end)] = text.substr(end + 1);
     }
@@ -202,42 +204,55 @@ const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                             {"OMPI_COMM_WORLD_SIZE", "2"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+/// As MPICH 4.0 and Intel MPI 2021 set them.
+const Variables kHydra = {
+    {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
 
-TEST(RankInfo, OpenMpi) {
-  const auto info = rank_info(kOpenMpi).value();
-  EXPECT_EQ(info.launcher, "openmpi");
-  EXPECT_EQ(info.rank, 1);
-  EXPECT_EQ(info.world_size, 2);
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 2);
-  EXPECT_EQ(info.master_addr, "127.0.0.1");
-  EXPECT_EQ(info.master_port, 29500);
+TEST(RankInfo, Mpi) {
+  for (const auto& [launcher, variables, local_rank, local_size] :
+       {std::tuple("openmpi", kOpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        {"hydra", kHydra, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}}) {
+    const auto info = rank_info(variables).value();
+    EXPECT_EQ(info.launcher, launcher);
+    EXPECT_EQ(info.rank, 1);
+    EXPECT_EQ(info.world_size, 2);
+    EXPECT_EQ(info.local_rank, 1);
+    EXPECT_EQ(info.local_size, 2);
+    EXPECT_EQ(info.master_addr, "127.0.0.1");
+    EXPECT_EQ(info.master_port, 29500);
+    const Variables two_hosts = with(with(variables, local_size, "1"), local_rank, "0");
+    EXPECT_EQ(refusal(two_hosts).where, "environment variable MASTER_ADDR");
+    EXPECT_EQ(rank_info(with(two_hosts, "MASTER_ADDR", "head"))->master_addr, "head");
+    for (const auto& [name, value] : variables) {
+      EXPECT_EQ(refusal(without(variables, name)).where, "environment variable " + name);
+    }
+  }
+  // A task of a launcher that is not known is not alone.
+  EXPECT_FALSE(rank_info({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).has_value());
+}
+
+TEST(RankInfo, TwoLaunchesOfMpiOnOneHostDoNotMeet) {
   std::set<int> ports;
   for (const char* job : {"2063990785", "2063990786", "prterun-host-12@1", "prterun-host-13@1"}) {
-    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "I_MPI_HYDRA_UUID"}) {
       const int port = rank_info(with(kOpenMpi, name, job))->master_port;
       EXPECT_GE(port, 15000);
       EXPECT_LT(port, 30000);
       ports.insert(port);
     }
   }
-  EXPECT_EQ(ports.size(), 4U) << "two launches on one host must not meet";
-  const Variables two_hosts =
-      with(with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "OMPI_COMM_WORLD_LOCAL_RANK", "0");
-  EXPECT_EQ(refusal(two_hosts).where, "environment variable MASTER_ADDR");
-  EXPECT_EQ(rank_info(with(two_hosts, "MASTER_ADDR", "head"))->master_addr, "head");
-  for (const auto& [name, value] : kOpenMpi) {
-    EXPECT_EQ(refusal(without(kOpenMpi, name)).where, "environment variable " + name);
-  }
+  EXPECT_EQ(ports.size(), 4U);
 }
 
 TEST(RankInfo, ALauncherWithinAJobOfSlurmComesFirst) {
   for (const auto& [launcher, variables] :
-       {std::pair("torchrun", kTorchrun), {"openmpi", kOpenMpi}}) {
+       {std::pair("torchrun", kTorchrun), {"openmpi", kOpenMpi}, {"hydra", kHydra}}) {
     Variables within = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "7"}};  // of sbatch's script
     within.insert(variables.begin(), variables.end());
     EXPECT_EQ(rank_info(within)->launcher, launcher);
   }
+  // `srun --mpi=pmi2` sets what Hydra sets, but for a rank's place on its host.
+  EXPECT_EQ(rank_info(with(with(kSlurm, "PMI_RANK", "5"), "PMI_SIZE", "7"))->launcher, "slurm");
 }
 
 }  // namespace

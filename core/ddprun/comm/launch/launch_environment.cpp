@@ -1,5 +1,4 @@
-// Reads a rank's place from the variables of the launcher that started it: torchrun, Slurm, Open
-// MPI.
+// Reads a rank's place from the variables of the launcher that started it: torchrun, Slurm, MPI.
 #include "ddprun/comm/launch/launch_environment.h"
 
 #include <fmt/format.h>
@@ -167,27 +166,39 @@ RankInfo from_slurm() {
   return info;
 }
 
-/// By what Open MPI 5, or 4, calls the launch.
-int port_of_open_mpi() {
-  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+/// By what Open MPI 5 or 4, or Intel MPI, calls the launch; MPICH has no name for it.
+int port_of_mpi() {
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "I_MPI_HYDRA_UUID"}) {
     const auto job = variable(name);
     if (job && !job->empty()) return port_of_job(hash64(*job));
   }
   return kDefaultPort;
 }
 
-RankInfo from_open_mpi() {
+/// The variables of a rank of MPI, in which Open MPI and the others differ.
+struct NamesOfMpi {
+  const char *launcher, *rank, *size, *local_rank, *local_size;
+};
+
+constexpr NamesOfMpi kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+/// Of Hydra, the launcher of MPICH and Intel MPI.
+constexpr NamesOfMpi kHydra = {"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                               "MPI_LOCALNRANKS"};
+
+RankInfo from_mpi(const NamesOfMpi& names) {
   RankInfo info;
-  info.launcher = "openmpi";
-  read_rank(info, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  read_local_rank(info, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  info.launcher = names.launcher;
+  read_rank(info, names.rank, names.size);
+  read_local_rank(info, names.local_rank, names.local_size);
   if (const auto address = variable("MASTER_ADDR")) {
     info.master_addr = *address;
   } else if (info.local_size < info.world_size) {
     refuse("MASTER_ADDR", {}, "the host of rank 0",
-           "mpirun -x MASTER_ADDR=host -x MASTER_PORT=port");
+           "`mpirun -x MASTER_ADDR=host -x MASTER_PORT=port`; of MPICH and Intel MPI `-genv "
+           "MASTER_ADDR host`");
   }
-  info.master_port = number("MASTER_PORT", 1, 65535).value_or(port_of_open_mpi());
+  info.master_port = number("MASTER_PORT", 1, 65535).value_or(port_of_mpi());
   return info;
 }
 
@@ -239,9 +250,12 @@ void add_secret(RankInfo& info) {
 
 std::optional<RankInfo> place_from_environment() {
   if (variable("RANK") || variable("WORLD_SIZE")) return from_torchrun();
-  // Within a job of Slurm both of these have its variables too.
-  if (variable("OMPI_COMM_WORLD_RANK") || variable("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
+  // Within a job of Slurm these have its variables too.
+  if (variable(kOpenMpi.rank) || variable(kOpenMpi.size)) return from_mpi(kOpenMpi);
+  if (variable(kHydra.local_size)) return from_mpi(kHydra);
   if (is_task_of_slurm()) return from_slurm();
+  // Of another launcher, by the protocol of MPICH: not alone, so not to be started alone.
+  if (number(kHydra.size, 1).value_or(1) > 1) return from_mpi(kHydra);
   return std::nullopt;
 }
 

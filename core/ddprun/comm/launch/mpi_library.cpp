@@ -43,7 +43,7 @@ void check_mpi(const std::string& where) {
   throw ConfigError({.what = "backend mpi joins ranks that MPI's launcher started",
                      .where = where,
                      .got = launch ? "a launch of " + launch->launcher : "a run without a launcher",
-                     .expected = "a launch of mpirun, or of Slurm's srun with MPI",
+                     .expected = "a launch of Open MPI's mpirun, or of Slurm's srun with it",
                      .hint = "mpirun -n 2 --bind-to none ddprun FILE.yaml"});
 }
 

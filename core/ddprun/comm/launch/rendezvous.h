@@ -30,7 +30,7 @@ struct RankInfo {
   std::shared_ptr<StoreSockets> sockets = nullptr;
   /// The launcher (torchrun's agent) serves the store, not rank 0.
   bool agent_store = false;
-  /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi".
+  /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi", "hydra".
   std::string launcher = kOwnLauncher;
   /// What whoever connects to rank 0's store must know; empty: whoever reaches it is trusted.
   std::string secret = {};
