@@ -11,6 +11,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "ddprun/base/clock.h"
+#include "ddprun/measure/kernel_clock.h"
 #include "ddprun/plugin/deviations.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
@@ -187,6 +189,21 @@ TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {
       delay_ns += static_cast<double>(record.start_ns - record.enqueue_ns);
     }
     EXPECT_NEAR(sample[training().launch_delay_ms], delay_ns / count * 1e-6, 1e-9);
+  });
+}
+
+TEST(Trainer, WhatLooksIntoAStepIsInNoneOfItsTimes) {
+  const Experiment experiment = small_experiment(1);
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
+    trainer.step(0);  // the first takes long
+    constexpr std::int64_t kLooks = 500'000'000;
+    const Sample sample = trainer.step(1, [] {
+      const std::int64_t end_ns = process_cpu_ns() + kLooks;
+      while (process_cpu_ns() < end_ns) continue;
+    });
+    EXPECT_LT(sample[training().cpu_ms], to_ms(kLooks));
   });
 }
 

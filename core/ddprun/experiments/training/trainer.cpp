@@ -169,7 +169,9 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
   state_.resumed = state_.micro_batches.back().backward.synchronized;
   if (on_synchronized) {
+    const std::int64_t cpu_begin_ns = process_cpu_ns();
     on_synchronized();
+    state_.others_cpu_ns = process_cpu_ns() - cpu_begin_ns;
     state_.resumed = device_.mark();
   }
   if (data_parallel_->extent() == StepExtent::step) {
@@ -231,7 +233,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   const std::int64_t cpu_begin_ns = process_cpu_ns();
   const Mark begin = device_.mark();
   untimed_step(index, on_synchronized);
-  sample[q.cpu_ms] = to_ms(process_cpu_ns() - cpu_begin_ns);
+  sample[q.cpu_ms] = to_ms(process_cpu_ns() - cpu_begin_ns - state_.others_cpu_ns);
   check_all_ended(group_.open_collectives(), index);
   fill_times(begin, sample);
   if (to_host) host.add_to(sample);

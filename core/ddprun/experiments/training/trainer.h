@@ -106,6 +106,7 @@ class Trainer {
   struct StepState {
     std::vector<MicroBatchMarks> micro_batches = {};
     Mark resumed = 0;  ///< on_synchronized, called when the last was synchronized, was over
+    std::int64_t others_cpu_ns = 0;  ///< CPU time of on_synchronized, which is not the step's
     Mark end = 0;
     at::Tensor loss_sum = {};  ///< over micro-batches
     std::vector<at::Tensor> loss_scales = {};
