@@ -77,5 +77,16 @@ TEST(Skew, OneRankWaitsForNobody) {
   EXPECT_NEAR(samples[0][training().skew_ms], 0, 1e-5);
 }
 
+TEST(Skew, AWaitOutsideOfItsCollectiveHidesNoOther) {
+  CollectiveRecord early = waited(20, 10), late = waited(30, 4);
+  early.wait_begin_ns -= 3 * kMs;  // it began later than the rank waited for it
+  early.wait_end_ns += 2 * kMs;    // and the rank woke up later than it ended
+  late.wait_begin_ns += 3 * kMs;
+  EXPECT_EQ(waited_between({early, late}, 0, 40 * kMs), 16 * kMs);
+  EXPECT_EQ(overlapped_between({early, late}, 0, 40 * kMs), 3 * kMs) << "of 14";
+  EXPECT_EQ(overlapped_between({early, late}, 0, 28 * kMs), 2 * kMs);
+  EXPECT_EQ(overlapped_between({early}, 0, 40 * kMs), 0);
+}
+
 }  // namespace
 }  // namespace ddprun::skew_test

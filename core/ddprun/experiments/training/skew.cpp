@@ -25,7 +25,32 @@ double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
+std::vector<Interval> waits_between(const std::vector<CollectiveRecord>& records,
+                                    std::int64_t from_ns, std::int64_t to_ns) {
+  std::vector<Interval> waits;
+  for (const CollectiveRecord& record : records) {
+    if (record.wait_begin_ns == 0) continue;
+    waits.push_back({std::max(record.wait_begin_ns, from_ns), std::min(record.wait_end_ns, to_ns)});
+  }
+  return waits;
+}
+
 }  // namespace
+
+std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::int64_t from_ns,
+                            std::int64_t to_ns) {
+  return union_length(waits_between(records, from_ns, to_ns));
+}
+
+std::int64_t overlapped_between(const std::vector<CollectiveRecord>& records, std::int64_t from_ns,
+                                std::int64_t to_ns) {
+  std::vector<Interval> ran;
+  for (const CollectiveRecord& record : records) {
+    ran.push_back({std::max(record.start_ns, from_ns), std::min(record.end_ns, to_ns)});
+  }
+  // A wait may begin before its collective does, and end after it.
+  return union_length(without(std::move(ran), waits_between(records, from_ns, to_ns)));
+}
 
 void SkewAccount::add(const std::vector<CollectiveRecord>& records) {
   Step step;

@@ -1,6 +1,7 @@
 // What ranks waited for one another, apart from what they waited for communication.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "ddprun/measure/intervals.h"
@@ -8,6 +9,14 @@
 #include "ddprun/result/sample.h"
 
 namespace ddprun {
+
+/// How long this rank's thread waited for collectives, nanoseconds, between two times. On a GPU it
+/// never does: streams wait.
+std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::int64_t from_ns,
+                            std::int64_t to_ns);
+/// How long collectives ran, nanoseconds, between two times, while it waited for none.
+std::int64_t overlapped_between(const std::vector<CollectiveRecord>& records, std::int64_t from_ns,
+                                std::int64_t to_ns);
 
 /// A collective ends after the last rank has joined it, and that rank waits for communication
 /// alone: it waits least. So the least of the ranks' waits for a collective is communication, and

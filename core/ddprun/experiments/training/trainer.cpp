@@ -14,6 +14,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/host_times.h"
+#include "ddprun/experiments/training/skew.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/kernel_clock.h"
@@ -27,18 +28,6 @@
 namespace ddprun {
 
 namespace {
-
-/// How long this rank's thread waited for collectives, nanoseconds, between two times. On a GPU it
-/// never does: streams wait.
-std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::int64_t from_ns,
-                            std::int64_t to_ns) {
-  std::vector<Interval> waits;
-  for (const CollectiveRecord& record : records) {
-    if (record.wait_begin_ns == 0) continue;
-    waits.push_back({std::max(record.wait_begin_ns, from_ns), std::min(record.wait_end_ns, to_ns)});
-  }
-  return union_length(waits);
-}
 
 /// A step's time is that of all its communication.
 void check_all_ended(const std::vector<std::string>& open, std::int64_t step) {
@@ -388,9 +377,7 @@ void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) 
   }
   sample[q.collectives] = static_cast<double>(records_.size());
   sample[q.communication_ms] = to_ms(union_length(intervals));
-  for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
-  sample[q.overlapped_ms] =
-      to_ms(union_length(intervals) - waited_between(records_, step_begin_ns_, last_gradient_ns));
+  sample[q.overlapped_ms] = to_ms(overlapped_between(records_, step_begin_ns_, last_gradient_ns));
 }
 
 }  // namespace ddprun
