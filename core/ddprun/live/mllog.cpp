@@ -79,11 +79,11 @@ class Mllog final : public LiveWriter {
   }
 
   void step(const LiveSample& sample) override {
-    if (!in_block_) begin_block();
     steps_done_ = sample.step + 1;
     if (!sample.validation_loss) return;
     end_block();
     log("POINT_IN_TIME", "eval_accuracy", *sample.validation_loss, samples());
+    if (steps_done_ < run_.steps) begin_block();  // with its first step, which is yet to come
   }
 
   void end(const std::string& status) override {

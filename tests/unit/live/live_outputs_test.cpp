@@ -145,9 +145,11 @@ TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
       EXPECT_EQ(line["metadata"]["samples_count"], 16);
     }
   }
-  const std::vector<std::string> last(keys.end() - 6, keys.end());
-  EXPECT_EQ(last, (std::vector<std::string>{"init_stop", "run_start", "block_start", "block_stop",
-                                            "eval_accuracy", "run_stop"}));
+  const std::vector<std::string> last(keys.end() - 8, keys.end());
+  EXPECT_EQ(last,
+            (std::vector<std::string>{"init_stop", "run_start", "block_start", "block_stop",
+                                      "eval_accuracy", "block_start", "block_stop", "run_stop"}))
+      << "a block begins where the one before ends, not after its own first step";
   EXPECT_THAT(keys, IsSupersetOf({"seed", "opt_adamw_beta_1", "train_samples"}));
   EXPECT_EQ(values["micro_batch_size"], 2);
   EXPECT_EQ(values["gradient_accumulation_steps"], 2);
