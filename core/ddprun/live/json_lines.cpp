@@ -22,7 +22,7 @@ void add_time(Json& line, const LiveRun& run) {
   line["row"] = run.row;
   line["run"] = run.run;
   line["time"] = iso_time(ms);
-  line["time_s"] = static_cast<double>(ms) * 1e-3;
+  line["time_s"] = static_cast<double>(ms) / 1e3;
 }
 
 class JsonLines final : public LiveWriter {

@@ -70,12 +70,12 @@ class PrometheusFile final : public LiveWriter {
       add("learning_rate", "gauge", "Learning rate of the last step.", last_.lr);
       add("gradient_norm", "gauge", "Norm of the last gradient before clipping.",
           last_.gradient_norm);
-      add("step_seconds", "gauge", "Time of the last step, on rank 0.", last_.step_ms * 1e-3);
+      add("step_seconds", "gauge", "Time of the last step, on rank 0.", last_.step_ms / 1e3);
       add("tokens_per_second", "gauge", "Tokens of all ranks over that time.", last_.tokens_per_s);
       add("validation_loss", "gauge", "Loss of the last evaluation.", last_.validation_loss);
     }
     add("updated_timestamp_seconds", "gauge", "When this file was written.",
-        static_cast<double>(unix_ms()) * 1e-3);
+        static_cast<double>(unix_ms()) / 1e3);
     replace_file(path_, text);
   }
 
