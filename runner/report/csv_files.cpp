@@ -23,8 +23,9 @@ bool is_summarized(const Quantity& quantity) {
 }
 
 std::string summary_text(const Summary& of) {
-  return fmt::format(",{},{},{},{},{}\n", csv_number(of.mean), csv_number(of.std),
-                     csv_number(of.median), csv_number(of.p95), of.count);
+  const std::string std = of.count > 1 ? csv_number(of.std) : "";  // one value has no spread
+  return fmt::format(",{},{},{},{},{}\n", csv_number(of.mean), std, csv_number(of.median),
+                     csv_number(of.p95), of.count);
 }
 
 /// A figure of one run, and the summary of its steps.

@@ -17,7 +17,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 15;
+inline constexpr int kResultSchemaVersion = 16;
 
 /// The keys of result.json for `report.timeline` and `report.columns`, where they choose lines and
 /// columns of the table.

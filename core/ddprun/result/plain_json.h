@@ -26,7 +26,23 @@ void from_json(const nlohmann::json& in, E& value) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Check, name, status, detail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Proof, status, checks)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Summary, count, mean, std, median, p95, p99, min, max, ci95)
+
+/// Without samples there is no figure, and with one no spread: null, and not zero.
+inline void to_json(nlohmann::json& out, const Summary& of) {
+  const auto of_samples = [&of](double value, int least = 1) {
+    return of.count < least ? nlohmann::json(nullptr) : nlohmann::json(value);
+  };
+  out = {{"count", of.count},
+         {"mean", of_samples(of.mean)},
+         {"std", of_samples(of.std, 2)},
+         {"median", of_samples(of.median)},
+         {"p95", of_samples(of.p95)},
+         {"p99", of_samples(of.p99)},
+         {"min", of_samples(of.min)},
+         {"max", of_samples(of.max)},
+         {"ci95", of_samples(of.ci95, 2)}};
+}
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveRecord, kind, bytes, ranks, ranks_per_host, label,
                                    enqueue_ns, start_ns, end_ns, wait_begin_ns, wait_end_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveCost, kind, ranks, latency_us, gb_per_s)

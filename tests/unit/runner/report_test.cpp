@@ -61,6 +61,21 @@ TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   EXPECT_DOUBLE_EQ(s.figure(q.collectives).value.value(), 3);
 }
 
+TEST(ReportStatistics, WhatHasNoValueIsNullAndNotZero) {
+  const Row row = known_row("a=1");
+  const nlohmann::json none = row_json(row)["statistics"]["host_ms"];
+  EXPECT_EQ(none["count"], 0);
+  for (const char* key : {"mean", "std", "median", "p95", "max", "ci95"}) {
+    EXPECT_TRUE(none[key].is_null()) << key;
+  }
+  Row short_row = row;
+  for (RankResult& rank : short_row.ranks)
+    rank.samples.erase(rank.samples.begin() + 2, rank.samples.end());
+  const nlohmann::json one = row_json(short_row)["statistics"]["step_ms"];
+  EXPECT_EQ(one["median"], 12);
+  EXPECT_TRUE(one["std"].is_null() && one["ci95"].is_null()) << "one step has no spread";
+}
+
 TEST(ReportStatistics, RefusesRanksWithOtherSteps) {
   Row row = known_row("a=1");
   row.ranks[1].samples.pop_back();

@@ -21,6 +21,13 @@ TEST(SummaryCsv, HasALineForEachRowAndQuantity) {
                     HasSubstr("2,c,1,collectives,,3,3,0,3,3,3\n"), Not(HasSubstr("speed_up"))));
 }
 
+TEST(SummaryCsv, OneStepHasNoSpread) {
+  Row row = known_row("a");
+  for (RankResult& rank : row.ranks)
+    rank.samples.erase(rank.samples.begin() + 2, rank.samples.end());
+  EXPECT_THAT(summary_csv(TableLines({row})), HasSubstr("1,a,1,step_ms,ms,12,12,,12,12,1\n"));
+}
+
 TEST(SummaryCsv, WithholdsTimesOfEmulatedRanksAndRowsWithoutFigures) {
   Row emulated = known_row("a");
   emulated.emulated = true;
