@@ -64,7 +64,7 @@ struct Training : RunnableKind {
                .drop_order = 1,
                .remark = "what ranks waited for a slower one to finish computing"});
   const Quantity& exposed_share =
-      declare("exposed_share", "fraction", "exposed / step, two numbers of the table",
+      declare("exposed_share", "fraction", "exposed / step, of each run",
               {.follows = find_exposed_share,
                .title = "exposed %",
                .drop_order = 2,
