@@ -192,7 +192,7 @@ void add_load(const TableLines& lines, TextTable& table) {
     if (lines.lines()[i].runs.empty()) continue;
     const auto& [taken, gflops] = loads[i];
     table.lines[i].cells.push_back({taken ? fmt::format("{:.0f} %", *taken * 100) : kNoValue});
-    table.lines[i].cells.push_back({gflops ? fmt::format("{:.0f}", *gflops) : kNoValue});
+    table.lines[i].cells.push_back({gflops ? text_as("{:.0f}")(*gflops) : kNoValue});
   }
 }
 

@@ -90,7 +90,11 @@ struct Quantity {
 };
 
 /// Returns a function that formats a cell: `value` times `factor` in a format of fmt, such as
-/// "{:.1f} %".
+/// "{:.1f} %". What is not zero gets as many decimals, four at most, as keep it from reading as
+/// zero.
 std::function<std::string(double value)> text_as(std::string format, double factor = 1);
+
+/// A share in whole percent. Less than all does not read as 100, and more than nothing not as 0.
+std::string percent_text(double share);
 
 }  // namespace ddprun

@@ -2,6 +2,7 @@
 // by hand.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <sstream>
 
@@ -74,6 +75,21 @@ TEST(ReportStatistics, WhatHasNoValueIsNullAndNotZero) {
   const nlohmann::json one = row_json(short_row)["statistics"]["step_ms"];
   EXPECT_EQ(one["median"], 12);
   EXPECT_TRUE(one["std"].is_null() && one["ci95"].is_null()) << "one step has no spread";
+}
+
+TEST(ReportTable, NothingReadsAsZeroOrAsAllThatIsNot) {
+  const auto two = text_as("{:.2f}");
+  EXPECT_EQ(two(0), "0.00");
+  EXPECT_EQ(two(0.004), "0.004");
+  EXPECT_EQ(two(1e-9), "0.0000");
+  EXPECT_EQ(two(std::nan("")), "nan");
+  EXPECT_EQ(text_as("{:+.1f} %", 100)(-0.0003), "-0.03 %");
+  EXPECT_EQ(text_as("{:.0f}")(0.42), "0.4");
+  EXPECT_EQ(percent_text(0.996), "99.6");
+  EXPECT_EQ(percent_text(0.99999), "99.9");
+  EXPECT_EQ(percent_text(0.985), "98");
+  EXPECT_EQ(percent_text(1), "100");
+  EXPECT_EQ(percent_text(0.0004), "0.04");
 }
 
 TEST(ReportStatistics, RefusesRanksWithOtherSteps) {

@@ -145,13 +145,13 @@ Figure Training::find_first_step_done_s(const RunStatistics& run) {
 }
 
 std::string Training::overlap_text(double share) {
-  return share < kObservedOverlap ? "no" : fmt::format("{:.0f} %", share * 100);
+  return share < kObservedOverlap ? "no" : percent_text(share) + " %";
 }
 
 std::string Training::thousands_text(double value) { return with_thousands(std::llround(value)); }
 
 std::string Training::tflops_text(double value) {
-  return fmt::format("{:.{}f}", value, value >= 100 ? 0 : value >= 1 ? 1 : 3);
+  return text_as(value >= 100 ? "{:.0f}" : value >= 1 ? "{:.1f}" : "{:.3f}")(value);
 }
 
 std::string Training::count_text(double value) {

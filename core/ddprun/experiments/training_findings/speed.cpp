@@ -139,10 +139,11 @@ Finding hidden_of(const Rows& rows) {
   Comparison c = compare_by(training().exposed_ms, *best, *open, candidates);
   c.told = Told::less;
   const std::string text =
-      c.ratio < 1 ? fmt::format("{} hides {:.0f} % of the communication that {} exposes{}",
-                                name_of(*best), (1 - c.ratio) * 100, name_of(*open), kVerdictHere)
-                  : fmt::format("{} overlaps communication, and exposes no less of it than {}{}",
-                                name_of(*best), name_of(*open), kVerdictHere);
+      c.ratio < 1
+          ? fmt::format("{} hides {} % of the communication that {} exposes{}", name_of(*best),
+                        percent_text(1 - c.ratio), name_of(*open), kVerdictHere)
+          : fmt::format("{} overlaps communication, and exposes no less of it than {}{}",
+                        name_of(*best), name_of(*open), kVerdictHere);
   return compared("hidden_communication", text, *best, *open, c);
 }
 

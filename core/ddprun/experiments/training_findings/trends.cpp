@@ -91,10 +91,10 @@ Finding share_over(const std::string& key, const Line& line) {
   };
   const double bytes = grows(training().bytes), step = grows(training().step_ms);
   const std::string text = fmt::format(
-      "from {} to {} the exposed share of the step {} from {:.0f} to {:.0f} %: {} {:g} to {:g}, "
+      "from {} to {} the exposed share of the step {} from {} to {} %: {} {:g} to {:g}, "
       "{:.2f} times the bytes, {:.2f} times the step",
-      name_of(from), name_of(to), rises ? "rises" : "falls", first * 100, last * 100, key,
-      line.front().value, line.back().value, bytes, step);
+      name_of(from), name_of(to), rises ? "rises" : "falls", percent_text(first),
+      percent_text(last), key, line.front().value, line.back().value, bytes, step);
   return finding("trend", text, to,
                  {{"base", name_of(from)},
                   {"key", key},
