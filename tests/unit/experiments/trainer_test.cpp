@@ -204,6 +204,12 @@ TEST(Trainer, WhatLooksIntoAStepIsInNoneOfItsTimes) {
       while (process_cpu_ns() < end_ns) continue;
     });
     EXPECT_LT(sample[training().cpu_ms], to_ms(kLooks));
+    EXPECT_LT(sample[training().step_ms], to_ms(kLooks));
+    const StepTimeline timeline = trainer.timeline();
+    EXPECT_NEAR(to_ms(timeline.end_ns() - timeline.begin_ns), sample[training().step_ms], 1e-6);
+    const TimeSpan& optimizer = timeline.phases.back();
+    EXPECT_NEAR(to_ms(optimizer.end_ns - optimizer.begin_ns), sample[training().optimizer_ms],
+                1e-6);
   });
 }
 

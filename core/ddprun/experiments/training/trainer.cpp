@@ -306,7 +306,7 @@ StepTimeline Trainer::timeline() const {
     return TimeSpan{name, device_.time_of(begin), device_.time_of(end)};
   };
   const auto add = [&](Phase phase, Mark end) {  // where the one before ended
-    const std::int64_t end_ns = device_.time_of(end);
+    const std::int64_t end_ns = moment(device_.time_of(end));
     out.phases.push_back({to_string(phase), std::exchange(now_ns, end_ns), end_ns});
   };
   for (const auto& [forward_end, backward] : state_.micro_batches) {
@@ -327,19 +327,30 @@ StepTimeline Trainer::timeline() const {
   return out;
 }
 
+std::int64_t Trainer::moment(std::int64_t time_ns) const {
+  const std::int64_t begin_ns = device_.time_of(state_.micro_batches.back().backward.synchronized);
+  if (time_ns <= begin_ns) return time_ns;
+  return std::max(begin_ns, time_ns - (device_.time_of(state_.resumed) - begin_ns));
+}
+
 void Trainer::fill_times(Mark begin, Sample& sample) {
   const Training& q = training();
   const auto between_ns = [this](Mark from, Mark to) {
-    return device_.time_of(to) - device_.time_of(from);
+    return moment(device_.time_of(to)) - moment(device_.time_of(from));
   };
   step_begin_ns_ = device_.time_of(begin);
   records_ = group_.take_records();
+  for (CollectiveRecord& record : records_) {
+    for (std::int64_t* const time_ns : {&record.enqueue_ns, &record.start_ns, &record.end_ns,
+                                        &record.wait_begin_ns, &record.wait_end_ns}) {
+      *time_ns = moment(*time_ns);
+    }
+  }
   const auto waited_ns = [this](Mark from, Mark to) {
-    return waited_between(records_, device_.time_of(from), device_.time_of(to));
+    return waited_between(records_, moment(device_.time_of(from)), moment(device_.time_of(to)));
   };
   const BackwardMarks& last = state_.micro_batches.back().backward;
-  sample[q.step_ms] =
-      to_ms(between_ns(begin, last.synchronized) + between_ns(state_.resumed, state_.end));
+  sample[q.step_ms] = to_ms(between_ns(begin, state_.end));
   const StepExtent extent = data_parallel_->extent();
   Mark forward_begin = begin;  // what the first needs from the host included
   double optimizer_ms = 0;
@@ -358,10 +369,10 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
     optimizer_ms += to_ms(update_ns);
   }
   if (extent == StepExtent::step) {
-    const std::int64_t update_waited_ns = waited_ns(state_.resumed, state_.end);
+    const std::int64_t update_waited_ns = waited_ns(last.synchronized, state_.end);
     sample[q.synchronize_ms] += to_ms(update_waited_ns);
     sample[q.optimizer_ms] =
-        optimizer_ms + to_ms(between_ns(state_.resumed, state_.end) - update_waited_ns);
+        optimizer_ms + to_ms(between_ns(last.synchronized, state_.end) - update_waited_ns);
   }
   fill_communication(device_.time_of(last.last_gradient), sample);
 }

@@ -125,6 +125,8 @@ class Trainer {
   void enter_loss(const at::Tensor& loss);
   /// Runs run_step() as a graph: the first call captures it, and each call replays it.
   void replay_step();
+  /// A time of the step as it were if on_synchronized had taken none.
+  std::int64_t moment(std::int64_t time_ns) const;
   /// Turns marks and records into times, after the step. `begin` is the begin of the step.
   void fill_times(Mark begin, Sample& sample);
   /// Fills in the step's collectives, after the step. What ran before the last gradient overlapped
