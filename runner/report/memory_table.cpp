@@ -180,8 +180,9 @@ std::vector<std::string> memory_remarks(const TableLines& lines) {
           peak.percent(),
           peak.percent() > 0
               ? "something held memory that the steps themselves do not: a check of the "
-                "run, or a plugin's own"
-              : "the observed step did not do all that a later one does"));
+                "run, a plugin's own, or a collective of which the network had just let go"
+              : "the observed step did not do all that a later one does, or its collectives were "
+                "over before the strategy waited for them"));
     }
     if (peak_of(row) == nullptr) continue;
     for (const char* category : kChoiceNames<MemoryCategory>) {

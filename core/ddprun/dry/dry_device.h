@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "ddprun/comm/group/comm_config.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/operator_listener.h"
 #include "ddprun/profile/operator_work.h"
@@ -62,8 +63,9 @@ std::shared_ptr<Attention> dry_attention(std::shared_ptr<Attention> of);
 
 /// Rank `rank` of `size`, `ranks_per_host` of them on its host. Every collective is done at once,
 /// moves nothing, and is recorded; what ranks tell each other is what this rank says. Subgroups are
-/// such groups too. `device`: of the tensors; it outlives the group.
+/// such groups too. What reduce-scatters of `backend` hold is there until they are waited for.
+/// `device`: of the tensors; it outlives the group.
 std::unique_ptr<ProcessGroup> group_of_absent_peers(int rank, int size, int ranks_per_host,
-                                                    Device& device);
+                                                    BackendKind backend, Device& device);
 
 }  // namespace ddprun

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ddprun/model/transformer.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
@@ -56,6 +58,25 @@ TEST_F(DryStep, IsOfTheRankThatHoldsMost) {
   EXPECT_EQ(account.unknown, "");
   const Account all = dry_step(experiment_of("{name: flat}", 3), registry());
   EXPECT_GE(3 * moments_of(account), moments_of(all));
+}
+
+TEST_F(DryStep, ANetworkHoldsWhatItHasNotAddedUp) {
+  const auto peak = [](BackendKind backend, int ranks_per_host) {
+    Experiment experiment = experiment_of("{name: zero1}", 4);
+    experiment.world.comm.backend = backend;
+    const Account account = dry_step(experiment, registry(), ranks_per_host);
+    EXPECT_EQ(account.unknown, "");
+    const auto phase = std::ranges::find(account.phases, "synchronize", &PhaseAccount::phase);
+    return phase == account.phases.end() ? 0 : phase->at_peak.sum();
+  };
+  const std::int64_t shared = peak(BackendKind::automatic, 4);
+  const std::int64_t received = peak(BackendKind::gloo, 4) - shared;
+  const Account flat = dry_step(experiment_of("{name: flat}", 4), registry());
+  EXPECT_NEAR(received, flat.peak()->at_peak[MemoryCategory::gradients], 0.01 * received)
+      << "all gradients, none of which was waited for";
+  EXPECT_NEAR(peak(BackendKind::automatic, 2) - shared, received, 0.01 * received)
+      << "sums of a host, and what comes from the other";
+  EXPECT_EQ(peak(BackendKind::shm, 4), shared);
 }
 
 TEST_F(DryStep, CountsTheOperationsOfAllProducts) {

@@ -98,7 +98,9 @@ Account account_of_rank(const Experiment& experiment, const PluginRegistry& regi
   const DryMemory memory;
   DryPhases phases(memory);
   const PhaseSubscription subscription(phases);
-  const auto group = group_of_absent_peers(rank, ranks, ranks_per_host, device);
+  const bool on_cpu = experiment.world.device == DeviceKind::cpu;
+  const BackendKind backend = on_cpu ? experiment.world.comm.backend : BackendKind::nccl;
+  const auto group = group_of_absent_peers(rank, ranks, ranks_per_host, backend, device);
   std::optional<PhaseScope> setup(std::in_place, Phase::setup);
   Trainer trainer(experiment, dry_plugins(experiment, registry), *group);
   setup.reset();
