@@ -116,6 +116,16 @@ std::string conditions_text(const ResultComparison& of, bool markdown) {
   return out + (markdown ? "\n</details>\n" : "");
 }
 
+/// Why nobody can say whether the row is slower than the threshold allows.
+std::string why_untold(const ComparedRow& row) {
+  if (!row.comparison) return row.reason;
+  if (std::min(row.comparison->own.size(), row.comparison->base.size()) < Comparison::kLeastRuns) {
+    return "it takes 3 runs or more of each (report.repeats)";
+  }
+  return "its runs differ too much for an interval: more of them (report.repeats), or a quieter "
+         "machine";
+}
+
 /// What the threshold says, a line each; empty: there is none.
 std::string threshold_text(const ResultComparison& of) {
   if (!of.threshold) return {};
@@ -126,9 +136,7 @@ std::string threshold_text(const ResultComparison& of) {
       out += fmt::format("slower by more than {:.3g} %: {}{}\n", *of.threshold * 100, row.name,
                          verdict(*row.comparison));
     } else if (held == Held::untold) {
-      out += fmt::format(
-          "not held against the threshold: {}: {}\n", row.name,
-          row.comparison ? "it takes 3 runs or more of each (report.repeats)" : row.reason);
+      out += fmt::format("not held against the threshold: {}: {}\n", row.name, why_untold(row));
     }
   }
   for (const std::string& name : of.only_first) {

@@ -52,7 +52,7 @@ struct ResultComparison {
 
   /// slower: the interval of the row's ratio lies above the threshold, with a confidence of which
   /// one row in twenty results that are not slower says so, however many rows there are
-  /// (Bonferroni). untold: fewer than three runs, or none that count.
+  /// (Bonferroni). untold: fewer than three runs, such that differ too much, or none that count.
   Held held(const ComparedRow& row) const;
   /// Of all rows, those that the second lacks included. A slower row counts most.
   Held held() const;

@@ -71,7 +71,12 @@ TEST(ResultComparison, WhatNobodyCanSayDoesNotPass) {
   const auto held = [&](const std::vector<std::vector<Row>>& rows) {
     return compare_results(first, result("b", rows), 0.03);
   };
-  EXPECT_EQ(held({runs("x", kQuiet), runs("y", {1, 1})}).held(), Held::untold) << "two runs";
+  const ResultComparison two = held({runs("x", kQuiet), runs("y", {1, 1})});
+  EXPECT_EQ(two.held(), Held::untold);
+  EXPECT_THAT(comparison_text(two, false, 0), HasSubstr("y: it takes 3 runs or more of each"));
+  const ResultComparison wild = held({runs("x", kQuiet), runs("y", {0.2, 1, 1.8, 9})});
+  EXPECT_EQ(wild.held(), Held::untold);
+  EXPECT_THAT(comparison_text(wild, false, 0), HasSubstr("y: its runs differ too much"));
   const ResultComparison lacking = held({runs("x", kQuiet)});
   EXPECT_EQ(lacking.held(), Held::untold);
   EXPECT_THAT(comparison_text(lacking, false, 0), HasSubstr("y: the second result lacks it"));
