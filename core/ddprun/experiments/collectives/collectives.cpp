@@ -74,13 +74,14 @@ Finding fitted(const std::string& name, const std::vector<RowRuns>& rows) {
   const auto fit = fit_line(bytes, times);
   if (!fit) return {};
   const std::string speed = fit->slope > 0
-                                ? fmt::format("{:.3g} ± {:.2g} GB/s", 1e-3 / fit->slope,
+                                ? fmt::format("bandwidth {:.3g} ± {:.2g} GB/s", 1e-3 / fit->slope,
                                               1e-3 * fit->slope_error / (fit->slope * fit->slope))
                                 : std::string("no bandwidth (time does not grow with size)");
-  return {fmt::format("{}: {}, bandwidth {}; the line through {} sizes misses their medians by "
-                      "{:.0f} % (root mean square)",
-                      name, latency_words(*fit), speed, fit->points, fit->rms_relative * 100),
-          line_json(*rows.front().front(), *fit)};
+  return {
+      fmt::format("{}: {}, {}; the line through {} sizes misses their medians by {} % (root "
+                  "mean square)",
+                  name, latency_words(*fit), speed, fit->points, percent_text(fit->rms_relative)),
+      line_json(*rows.front().front(), *fit)};
 }
 
 /// Ranks that shared a core waited for their turn on it, too.
