@@ -28,6 +28,11 @@ TEST(LimitFindings, ExposedCommunicationIsPartedByWhatLimitsIt) {
               AllOf(HasSubstr("9.9 are more than the link carries while ranks compute"),
                     Not(HasSubstr(";"))))
       << "what is below a twentieth is not told, and no part is more than all";
+  std::vector<Row> quick = exposing(7, 0);
+  quick[0].ranks[0].link[0].latency_us = 0.4;
+  EXPECT_THAT(sentences(quick).front(), HasSubstr("1.5 GB/s and 0.4 µs a call"));
+  quick[0].ranks[0].link[0].latency_us = 0;
+  EXPECT_THAT(sentences(quick).front(), HasSubstr("1.5 GB/s and no latency beside the noise"));
   const auto value = findings_of(TableLines(exposing(7, 0))).front().value;
   EXPECT_EQ(value["limit"], "late");
   EXPECT_EQ(value["late_ms"], 7);
@@ -68,15 +73,17 @@ TEST(LimitFindings, ASlowRankIsNamedWithItsPhase) {
   EXPECT_THAT(
       sentences(rows),
       ElementsAre("rank 1 of naive was slow in 15 of 20 steps (since measured step 6), most "
-                  "of it in backward: the others wait for it, 4.5 ms a step"));
+                  "of it in backward: the others wait for it, 4.5 ms a step in the mean of all"));
   for (RankResult& rank : rows[0].ranks) {
     rank.cores = {rank.rank};
     rank.load = {10, 5, {{rank.rank, rank.rank == 1 ? 9.0 : 5.2, 0}}, "the machine"};
   }
-  EXPECT_THAT(sentences(rows), Contains(EndsWith("4.5 ms a step; other programs took 40 % of a "
-                                                 "core from it, and 2 % from the others")));
+  EXPECT_THAT(sentences(rows),
+              Contains(EndsWith("a step in the mean of all; other programs took 40 % "
+                                "of a core from it, and 2 % from the others")));
   rows[0].ranks[0].load.cores[0].busy_s = 9;
-  EXPECT_THAT(sentences(rows), Contains(EndsWith("4.5 ms a step"))) << "both lost as much";
+  EXPECT_THAT(sentences(rows), Contains(EndsWith("4.5 ms a step in the mean of all")))
+      << "both lost as much";
   set_all(rows[0], training().collectives, 0);
   EXPECT_THAT(sentences(rows), IsEmpty()) << "nobody waits";
 }

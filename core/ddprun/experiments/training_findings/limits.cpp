@@ -29,7 +29,10 @@ struct Part {
 
 std::string words_of_link(const LinkCosts& link) {
   const CollectiveCost& cost = link.front();
-  return fmt::format("{:.3g} GB/s and {:.0f} µs a call", cost.gb_per_s, cost.latency_us);
+  const std::string latency =
+      cost.latency_us > 0 ? text_as("{:.0f} µs a call")(cost.latency_us)
+                          : "no latency beside the noise";  // the line meets 0 bytes below 0
+  return fmt::format("{:.3g} GB/s and {}", cost.gb_per_s, latency);
 }
 
 /// The collective that was asked for last before backward ended, or the first after it.
@@ -150,7 +153,7 @@ Finding slow_rank(const RowRuns& row) {
   if (straggler->since) since = fmt::format(" (since measured step {})", *straggler->since + 1);
   const std::string text = fmt::format(
       "rank {} of {} was slow in {} of {} steps{}, most of it in {}: the others wait for it, "
-      "{:.1f} ms a step{}",
+      "{:.1f} ms a step in the mean of all{}",
       straggler->rank, name_of(row), straggler->slow_steps.size(), steps, since, phase,
       straggler->behind, words_of_taken(taken, others));
   return finding("slow_rank", text, row,

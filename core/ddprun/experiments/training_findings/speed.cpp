@@ -103,14 +103,14 @@ Finding fastest_of(const Family& family, const char* what) {
   const Comparison c = compare_by(training().step_ms, row, family.base,
                                   candidates.size() - (does_other_work(family.base) ? 0 : 1));
   std::string text = name_of(row);
-  if (!base_wins && candidates.size() > 2) {
-    text += fmt::format(", whose step is the shortest of {},", candidates.size());
-  }
+  // Of several runs, which the table averages; what follows is the mean of the rounds' quotients.
+  const std::string shortest =
+      fmt::format(", whose {}step is the shortest of {}",
+                  candidates.front().size() > 1 ? "mean " : "", candidates.size());
+  if (!base_wins && candidates.size() > 2) text += shortest + ",";
   text += fmt::format(" {} {}", words_of_times(c), name_of(family.base));
   if (is_control(family.base)) text += ", which does not synchronize";
-  if (base_wins && candidates.size() > 2) {
-    text += fmt::format(", whose step is the shortest of {}", candidates.size());
-  }
+  if (base_wins && candidates.size() > 2) text += shortest;
   Finding out = compared(what, text + kVerdictHere, row, family.base, c);
   if (!base_wins) add_next(out, family, candidates);
   return out;
