@@ -345,6 +345,14 @@ TEST(Findings, AWarmUpThatSleepsIsSaid) {
   EXPECT_THAT(sentences(rows), IsEmpty()) << "it has its core in no step";
 }
 
+TEST(Findings, WhatAModelWroteStandsBesideTheBitsOfATarget) {
+  auto rows = table_of({runs_of("strategy=flat", {100})});
+  rows[0].ranks[0].texts = {{4, "The a"}};
+  EXPECT_THAT(sentences(rows), ElementsAre(HasSubstr(" bits per byte of rank 0's last batch")));
+  rows[0].config["data"]["source"] = "tokens";
+  EXPECT_THAT(sentences(rows), ElementsAre(HasSubstr(" bits per token of rank 0's last batch")));
+}
+
 TEST(Findings, WhatChecksTookIsSaidBesideTheirBudget) {
   auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {100})});
   double steps_s = 0;

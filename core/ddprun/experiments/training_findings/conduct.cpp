@@ -215,12 +215,17 @@ std::vector<Finding> wrote(const Rows& rows) {
   }
   if (best == nullptr) return {};
   const WrittenText& last = run_of(*best).ranks.front().texts.back();
+  // Of text a target is a byte; of tokens that a tokenizer made it is several.
+  const nlohmann::json& config = run_of(*best).config;
+  const auto source = nlohmann::json::json_pointer("/data/source");
+  const bool of_bytes = !config.contains(source) || config[source] == "text";
   std::string text = last.text;
   std::ranges::replace(text, '\n', ' ');
   return {
-      {fmt::format("{} wrote after {} steps, at {:.2f} bits per byte of rank 0's last batch: "
+      {fmt::format("{} wrote after {} steps, at {:.2f} bits per {} of rank 0's last batch: "
                    "\"{}\"",
-                   name_of(*best), last.step, loss(*best) / std::numbers::ln2, text)}};
+                   name_of(*best), last.step, loss(*best) / std::numbers::ln2,
+                   of_bytes ? "byte" : "token", text)}};
 }
 
 }  // namespace
