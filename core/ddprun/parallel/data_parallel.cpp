@@ -274,6 +274,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   }
   arrivals_.end();
   if (exchanges(last)) finish_backward(last);
+  order_.end_backward();
   marks_.synchronized = device.mark();
   marks_.units = walk_.take_marks();
   return std::move(marks_);

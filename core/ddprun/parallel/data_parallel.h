@@ -143,8 +143,8 @@ class DataParallel {
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
   /// (still scaled; step() scales it back). Throws Error for what GradientArrivals refuses, if it
-  /// was called for this loss before, or after the step's last micro-batch; with optimizer.overlap
-  /// also if the strategy reported no range.
+  /// was called for this loss before, after the step's last micro-batch, or after a backward that an
+  /// exception ended; with optimizer.overlap also if the strategy reported no range.
   BackwardMarks backward(const Loss& loss);
   /// Tells the learning rate of a step before the backward that synchronizes. With
   /// optimizer.overlap, that backward then updates each range that the strategy reports. This call

@@ -9,6 +9,7 @@ namespace ddprun {
 
 namespace {
 
+constexpr const char* kBackwardCall = "DataParallel::backward()";
 constexpr const char* kStep = "DataParallel::step()";
 constexpr const char* kStrategyHint = "the strategy is at fault: see docs/writing_a_plugin.md";
 constexpr const char* kLoopHint =
@@ -22,15 +23,25 @@ void StepOrder::begin(double lr) {
 }
 
 void StepOrder::start_backward(bool last) {
+  if (in_backward_) {
+    throw Error({.what = "training went on after an exception",
+                 .where = kBackwardCall,
+                 .got = "a backward after one that did not come to its end",
+                 .expected =
+                     "a program that ends then: collectives may be under way, and gradients "
+                     "half summed",
+                 .hint = "find in forward() what may be wrong with a batch, on all ranks alike"});
+  }
   if (phase_ == StepPhase::synchronized) {
     throw Error({.what = "a backward came after the one that synchronizes",
-                 .where = "DataParallel::backward()",
+                 .where = kBackwardCall,
                  .got = "gradients that are means already, and would be added to",
                  .expected = "step() or drop_gradients() before",
                  .hint = "of several micro-batches all but the last accumulate: "
                          "forward(loss, {index, count})"});
   }
   phase_ = last ? StepPhase::last_backward : StepPhase::accumulating;
+  in_backward_ = true;
 }
 
 void StepOrder::start_synchronizing() { phase_ = StepPhase::synchronizing; }

@@ -21,8 +21,8 @@ enum class StepPhase : std::uint8_t {
 };
 
 /// One step after another. Calls in this order; brackets: may be left out.
-///     [begin] { start_backward(false) } start_backward(true) start_synchronizing { may_update }
-///     end_synchronizing [complete]
+///     [begin] { start_backward(false) end_backward } start_backward(true) start_synchronizing
+///     { may_update } end_synchronizing end_backward [complete]
 /// Or end(), after begin: a captured step runs without these calls, and a step without an update
 /// has no complete().
 /// What is out of order throws Error. Training thread.
@@ -35,7 +35,8 @@ class StepOrder {
 
   /// A step begins, at learning rate `lr`.
   void begin(double lr);
-  /// A backward begins. `last`: it synchronizes. Throws Error if another one of this step did.
+  /// A backward begins. `last`: it synchronizes. Throws Error if another one of this step did, or
+  /// if the one before did not come to its end.
   void start_backward(bool last);
   /// The strategy finishes the backward.
   void start_synchronizing();
@@ -45,6 +46,8 @@ class StepOrder {
   /// The strategy has finished, and `updates` ranges were updated meanwhile. Throws Error if there
   /// is none and optimizer.overlap asked for some.
   void end_synchronizing(std::size_t updates);
+  /// The backward has come to its end.
+  void end_backward() { in_backward_ = false; }
   /// The step ends. True if begin() had been called for it. Throws Error unless gradients are
   /// synchronized, and `lr` and `clip_norm` are what updates so far were made with.
   bool complete(double lr, double clip_norm);
@@ -54,6 +57,7 @@ class StepOrder {
  private:
   bool overlap_;
   StepPhase phase_ = StepPhase::accumulating;
+  bool in_backward_ = false;  // or an exception left it
   std::optional<double> lr_;  // of begin(), for the step under way
 };
 

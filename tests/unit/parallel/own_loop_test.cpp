@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,19 @@ TEST_F(OwnLoop, ABackwardAfterTheLastOneOfAStepIsRefused) {
   backward();
   ddp.step(0.1, 0);
   backward();
+}
+
+TEST_F(OwnLoop, NothingGoesOnAfterAnExceptionInBackward) {
+  const Loss failing = ddp.forward([&] {
+    const at::Tensor y = weight * 2;
+    y.register_hook([](const at::Tensor&) { throw std::runtime_error("a bad batch"); });
+    return y.sum();
+  });
+  EXPECT_THAT(test::error_of<std::exception>([&] { ddp.backward(failing); }),
+              HasSubstr("a bad batch"));
+  ddp.drop_gradients();
+  EXPECT_THAT(test::error_of([&] { ddp.backward(ddp.forward([&] { return loss(); })); }),
+              HasSubstr("training went on after an exception"));
 }
 
 TEST_F(OwnLoop, AWriteToAParameterCountsWhereItIsWhatIsUpdated) {
