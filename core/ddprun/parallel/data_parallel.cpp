@@ -60,7 +60,8 @@ namespace {
                .got = error.what_without_backtrace(),
                .expected = std::string("tensors in the dtype of the parameters, ") +
                            at::toString(parameters),
-               .hint = "convert what the model reads: x.to(ddp.parameter_dtype())"});
+               .hint = "convert what the model reads: x.to(ddp.parameter_dtype()), and buffers, "
+                       "buffer.set_data(buffer.to(ddp.parameter_dtype()))"});
 }
 
 /// The ranks that own every element once, and this one among them.
@@ -217,7 +218,9 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
     if (linear_ && !linear_called_) refuse_own_products();
     return value;
   } catch (const c10::Error& error) {
-    const bool dtypes = std::string_view(error.msg()).find("dtype") != std::string_view::npos;
+    const std::string_view words = error.msg();
+    const bool dtypes = words.find("dtype") != std::string_view::npos ||
+                        words.find("scalar type") != std::string_view::npos;
     if (parameter_dtype() == at::kFloat || !dtypes) throw;
     explain_dtypes(error, parameter_dtype());
   }

@@ -1,6 +1,7 @@
 // What a training loop of one's own can do wrong, and what it is told.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/batch_norm.h>
 #include <ATen/ops/embedding.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -72,6 +73,27 @@ TEST_F(OwnLoop, NothingGoesOnAfterAnExceptionInBackward) {
   ddp.drop_gradients();
   EXPECT_THAT(test::error_of([&] { ddp.backward(ddp.forward([&] { return loss(); })); }),
               HasSubstr("training went on after an exception"));
+}
+
+TEST_F(OwnLoop, ABufferInAnotherDtypeIsExplained) {
+  struct InBfloat16 : Precision {
+    PrecisionDtypes dtypes() const override {
+      return {
+          .buffers = {.compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16}};
+    }
+  } in_bfloat16;
+  at::Tensor other = at::ones({3}).requires_grad_();
+  Alone another;
+  DataParallel of_other({{"other", other}}, *group, another, in_bfloat16, test::plain_sgd());
+  EXPECT_THAT(test::error_of([&] {
+                of_other.forward([&] {
+                  at::Tensor mean = at::zeros({3}), variance = at::ones({3});
+                  return at::batch_norm(at::ones({2, 3}, at::kBFloat16), other, other, mean,
+                                        variance, true, 0.1, 1e-5, false)
+                      .sum();
+                });
+              }),
+              AllOf(HasSubstr("different dtypes"), HasSubstr("and buffers")));
 }
 
 TEST_F(OwnLoop, AWriteToAParameterCountsWhereItIsWhatIsUpdated) {
