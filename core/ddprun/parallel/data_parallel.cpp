@@ -115,6 +115,7 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
                            Precision& precision, const OptimizerConfig& optimizer,
                            StepExtent extent)
     : extent_(extent),
+      run_(std::move(preparation.run)),
       strategy_(strategy),
       roles_(std::move(preparation.roles)),
       shard_group_(shard_group_of(group, preparation.plan.holding.shards)),
@@ -124,13 +125,12 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
                }),
       frozen_(roles_.frozen.empty()
                   ? nullptr
-                  : std::make_unique<FrozenParameters>(roles_, buffers_, preparation.kernels, group,
-                                                       shard_group_)),
+                  : std::make_unique<FrozenParameters>(
+                                          roles_, buffers_, run_.kernels, group, shard_group_)),
       context_(group, shard_group_, buffers_, std::move(preparation.plan)),
       precision_(precision),
       linear_(called(precision, "linear()", [&] { return precision.linear(); })),
       optimizer_(make_optimizer(optimizer, buffers_)),
-      clips_(optimizer.clip_norm > 0),
       order_(optimizer.overlap),
       walk_(roles_, context_, frozen_.get(), strategy, arrivals_),
       marks_details_(group.device().torch_device().is_cpu()) {
@@ -291,6 +291,14 @@ void DataParallel::finish_backward(bool last) {
   if (last) order_.end_synchronizing(marks_.updates.size());
 }
 
+/// Of a program's own loop, which says here first that it clips.
+void DataParallel::ask_to_clip(double clip_norm) {
+  RunDescription run = run_;
+  run.optimizer.clip_norm = clip_norm;
+  ask_plugin(strategy_, run, "DataParallel::step()");
+  run_ = std::move(run);
+}
+
 void DataParallel::begin_step(double lr) {
   optimizer_->begin_step(lr);
   order_.begin(lr);
@@ -339,12 +347,13 @@ std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches)
     planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes)});
   };
   if (precision_.loss_scaler() != nullptr) add_scalar(sizeof(float));
-  if (clips_ && !buffers_.owns_all()) add_scalar(sizeof(double));
+  if (run_.optimizer.clip_norm > 0 && !buffers_.owns_all()) add_scalar(sizeof(double));
   return planned;
 }
 
 StepOutcome DataParallel::step(double lr, double clip_norm) {
   const PhaseScope phase(Phase::optimizer);
+  if (clip_norm > 0 && run_.optimizer.clip_norm <= 0) ask_to_clip(clip_norm);
   if (!order_.complete(lr, clip_norm)) optimizer_->begin_step(lr);
   StepOutcome outcome;
   GradientScale scale = agreed_scale();

@@ -153,7 +153,7 @@ class DataParallel {
   /// Clips to `clip_norm` (0: no clipping), updates the parameters that backward has not updated,
   /// and unsets the gradients. Does not wait for a GPU. Throws Error if no backward synchronized;
   /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
-  /// called, or if `clip_norm` is not 0.
+  /// called, or if `clip_norm` is not 0; ConfigError if the strategy refuses to clip.
   StepOutcome step(double lr, double clip_norm);
   /// Ends a step without an update: unsets the gradients.
   void drop_gradients();
@@ -196,10 +196,12 @@ class DataParallel {
   bool exchanges(bool last) const { return (last && !alone_) || sharded(); }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward(bool last);
+  void ask_to_clip(double clip_norm);
   GradientScale agreed_scale();
   at::Tensor agreed_norm();
 
   StepExtent extent_;
+  RunDescription run_;
   Strategy& strategy_;
   ParameterRoles roles_;
   ProcessGroup& shard_group_;  // of a whole set of slices
@@ -210,7 +212,6 @@ class DataParallel {
   Precision::Linear linear_;  // empty: at::linear
   bool linear_called_ = false;
   std::unique_ptr<Optimizer> optimizer_;
-  bool clips_;
   StepOrder order_;
   GradientArrivals arrivals_{buffers_};
   UnitWalk walk_;

@@ -154,7 +154,7 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& gr
                          group.ranks_per_host());
   Plan plan{.holding = {.gradients = Placement::none}};
   if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
-  return {std::move(roles), std::move(layout), run.kernels, std::move(plan)};
+  return {std::move(roles), std::move(layout), std::move(run), std::move(plan)};
 }
 
 void check_shards(ProcessGroup& group, int shards) {

@@ -18,7 +18,7 @@ namespace ddprun {
 struct Preparation {
   ParameterRoles roles;
   ParameterLayout layout;  ///< of what is trained
-  KernelSet kernels;       ///< that compute the model
+  RunDescription run;      ///< what plugins were asked about
   /// Of this rank; with StepExtent::forward nothing travels, and no gradient is held.
   Plan plan;
 };

@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "ddprun/parallel/data_parallel.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
@@ -94,6 +96,26 @@ TEST_F(OwnLoop, ABufferInAnotherDtypeIsExplained) {
                 });
               }),
               AllOf(HasSubstr("different dtypes"), HasSubstr("and buffers")));
+}
+
+/// Clips nowhere.
+struct Unclipped : Alone {
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    if (run.optimizer.clip_norm == 0.0) return {};
+    return Refusal{.reason = "it clips nothing", .expected = "optimizer.clip_norm 0"};
+  }
+};
+
+TEST_F(OwnLoop, AStrategyIsAskedBeforeAStepClips) {
+  at::Tensor other = at::ones({3}).requires_grad_();
+  Unclipped unclipped;
+  DataParallel of_other({{"other", other}}, *group, unclipped, precision, test::plain_sgd());
+  const auto step = [&](double clip_norm) {
+    of_other.backward(of_other.forward([&] { return other.sum(); }));
+    of_other.step(0.1, clip_norm);
+  };
+  step(0);
+  EXPECT_THAT(test::error_of([&] { step(1); }), HasSubstr("it clips nothing"));
 }
 
 TEST_F(OwnLoop, AWriteToAParameterCountsWhereItIsWhatIsUpdated) {
