@@ -123,9 +123,8 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
                [this](std::int64_t elements, const at::TensorOptions& options) {
                  return shard_group_.allocate(elements, options);
                }),
-      frozen_(roles_.frozen.empty()
-                  ? nullptr
-                  : std::make_unique<FrozenParameters>(
+      frozen_(roles_.frozen.empty() ? nullptr
+                                    : std::make_unique<FrozenParameters>(
                                           roles_, buffers_, run_.kernels, group, shard_group_)),
       context_(group, shard_group_, buffers_, std::move(preparation.plan)),
       precision_(precision),
@@ -215,6 +214,7 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
       called(precision_, "forward_guard()", [&] { return precision_.forward_guard(); });
   try {
     const at::Tensor value = loss();
+    watched_.model_ran();
     if (linear_ && !linear_called_) refuse_own_products();
     return value;
   } catch (const c10::Error& error) {
@@ -277,6 +277,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   }
   arrivals_.end();
   if (exchanges(last)) finish_backward(last);
+  if (last) watch_step_end();
   order_.end_backward();
   marks_.synchronized = device.mark();
   marks_.units = walk_.take_marks();
@@ -289,6 +290,14 @@ void DataParallel::finish_backward(bool last) {
   const MemoryScope buffers(MemoryCategory::communication);
   called(strategy_, "finish_backward()", [&] { strategy_.finish_backward(); });
   if (last) order_.end_synchronizing(marks_.updates.size());
+}
+
+void DataParallel::watch_step_end() {
+  absent_.hide_gradients();
+  const BufferDtypes& dtypes = buffers_.dtypes();
+  const bool own_gradients = buffers_.owns_all() && !sharded() && dtypes.reduce == dtypes.model &&
+                             precision_.loss_scaler() == nullptr && !run_.optimizer.overlap;
+  watched_.backward_done({.gradients = own_gradients, .parameters_rest = !run_.optimizer.overlap});
 }
 
 /// Of a program's own loop, which says here first that it clips.
@@ -355,6 +364,7 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
   const PhaseScope phase(Phase::optimizer);
   if (clip_norm > 0 && run_.optimizer.clip_norm <= 0) ask_to_clip(clip_norm);
   if (!order_.complete(lr, clip_norm)) optimizer_->begin_step(lr);
+  watched_.check_end("DataParallel::step()", false);
   StepOutcome outcome;
   GradientScale scale = agreed_scale();
   outcome.overflow = scale.overflow;
@@ -369,11 +379,13 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
     const MemoryScope buffers(MemoryCategory::communication);
     called(strategy_, "update()", [&] { strategy_.update(); });
   }
+  absent_.hide_parameters();
   buffers_.zero_grad();
   return outcome;
 }
 
 void DataParallel::drop_gradients() {
+  watched_.check_end("DataParallel::drop_gradients()", true);
   order_.end();
   buffers_.zero_grad();
 }

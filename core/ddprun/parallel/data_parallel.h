@@ -16,6 +16,7 @@
 #include "ddprun/device/device.h"
 #include "ddprun/optim/parameter_roles.h"
 #include "ddprun/optim/step_extent.h"
+#include "ddprun/parallel/absent_values.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
 #include "ddprun/parallel/gradient_arrivals.h"
@@ -143,8 +144,8 @@ class DataParallel {
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
   /// (still scaled; step() scales it back). Throws Error for what GradientArrivals refuses, if it
-  /// was called for this loss before, after the step's last micro-batch, or after a backward that an
-  /// exception ended; with optimizer.overlap also if the strategy reported no range.
+  /// was called for this loss before, after the step's last micro-batch, or after a backward that
+  /// an exception ended; with optimizer.overlap also if the strategy reported no range.
   BackwardMarks backward(const Loss& loss);
   /// Tells the learning rate of a step before the backward that synchronizes. With
   /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
@@ -153,7 +154,8 @@ class DataParallel {
   /// Clips to `clip_norm` (0: no clipping), updates the parameters that backward has not updated,
   /// and unsets the gradients. Does not wait for a GPU. Throws Error if no backward synchronized;
   /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
-  /// called, or if `clip_norm` is not 0; ConfigError if the strategy refuses to clip.
+  /// called, or if `clip_norm` is not 0; for what ParameterWatch::check_end() refuses; ConfigError
+  /// if the strategy refuses to clip.
   StepOutcome step(double lr, double clip_norm);
   /// Ends a step without an update: unsets the gradients.
   void drop_gradients();
@@ -196,6 +198,7 @@ class DataParallel {
   bool exchanges(bool last) const { return (last && !alone_) || sharded(); }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward(bool last);
+  void watch_step_end();
   void ask_to_clip(double clip_norm);
   GradientScale agreed_scale();
   at::Tensor agreed_norm();
@@ -218,6 +221,7 @@ class DataParallel {
   BackwardMarks marks_;  // of the backward under way
   bool marks_details_;   // BackwardMarks::gradients and units
   ParameterWatch watched_;
+  AbsentValues absent_{buffers_};
   std::function<void(Watched what, int index)> watch_ = {};
   bool alone_ = false;  // watch_gradients()
   /// Each takes our hook off a parameter's node in the autograd graph, and keeps that node alive,

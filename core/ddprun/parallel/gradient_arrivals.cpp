@@ -21,7 +21,8 @@ constexpr const char* kBackward = "DataParallel::backward()";
        .got = "a gradient of " + name + ", which this rank would add to a mean, or not send",
        .expected = "gradients of what forward() returned",
        .hint = "what trains this model belongs into the loss that forward() is given; while "
-               "another model's loss runs through it, requires_grad_(false)"});
+               "another model's loss runs through it, requires_grad_(false); an earlier "
+               "DataParallel of it must be gone"});
 }
 
 [[noreturn]] void refuse_second(const std::string& name) {

@@ -17,6 +17,7 @@
 #include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::own_loop_test {
@@ -201,6 +202,73 @@ TEST_F(OwnLoop, AStrategyBelongsToOneDataParallel) {
               }),
               HasSubstr("a strategy was given to a second DataParallel"));
 }
+
+/// What a program writes beside step(), and what it is told of it where that would be wrong.
+struct OwnWrite {
+  const char* strategy;
+  const char* clipping;  // of the gradients
+  const char* update;    // of the parameters
+  bool old_after_step;   // what the model's tensors are
+};
+
+class OwnWrites : public testing::TestWithParam<OwnWrite> {
+ protected:
+  /// Two steps by `end`, which ends a step.
+  static std::string error_of_steps(
+      const std::function<void(DataParallel& ddp, const at::Tensor& weight)>& end) {
+    std::string error;
+    test::run_ranks(2, [&](ProcessGroup& group) {
+      const at::Tensor weight = at::arange(1, 65, at::kFloat).view({8, 8}).requires_grad_();
+      const auto strategy = test::strategy_of(GetParam().strategy);
+      Precision precision;
+      DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
+      const std::string each = test::error_of<std::exception>([&] {
+        for (int step = 0; step < 2; ++step) {
+          ddp.backward(ddp.forward([&] { return (weight * weight).sum(); }));
+          end(ddp, weight);
+        }
+      });
+      if (group.rank() == 0) error = each;
+    });
+    return error;
+  }
+};
+
+// As torch::nn::utils::clip_grad_norm_() and torch::optim::SGD write: past version counters.
+TEST_P(OwnWrites, AreRefusedWhereTheyAreWrong) {
+  EXPECT_THAT(error_of_steps([](DataParallel& ddp, const at::Tensor& weight) {
+                weight.grad().variable_data().mul_(0.5);
+                ddp.step(0.1, 0);
+              }),
+              HasSubstr(GetParam().clipping));
+  EXPECT_THAT(error_of_steps([](DataParallel& ddp, const at::Tensor& weight) {
+                weight.variable_data().sub_(weight.grad().variable_data(), 0.1);
+                ddp.drop_gradients();
+              }),
+              HasSubstr(GetParam().update));
+}
+
+TEST_P(OwnWrites, ParametersThatAreOldAreSeenToBe) {
+  EXPECT_EQ(error_of_steps([](DataParallel& ddp, const at::Tensor& weight) {
+              ddp.step(0.1, 0);
+              EXPECT_EQ(weight.isnan().any().item<bool>(), GetParam().old_after_step);
+              EXPECT_FALSE(ddp.evaluate([&] { return weight.sum(); }).isnan().item<bool>());
+            }),
+            "no error");
+}
+
+constexpr const char* kClipped = "a gradient was written that is no gradient of the step";
+constexpr const char* kUpdated = "a parameter was updated where the value is lost";
+constexpr const char* kUnwritable = "more than one element of the written-to tensor";
+const OwnWrite kOwnWrites[] = {
+    {"{name: flat}", "no error", "no error", false},
+    {"{name: zero1}", kClipped, kUpdated, false},
+    {"{name: zero1, gather_under_forward: true}", kClipped, kUpdated, true},
+    {"{name: zero2}", kUnwritable, kUpdated, false},
+    {"{name: fsdp}", kUnwritable, kUpdated, true},
+    {"{name: fsdp, reshard_after_forward: false}", kUnwritable, kUpdated, true},
+};
+INSTANTIATE_TEST_SUITE_P(Strategies, OwnWrites, testing::ValuesIn(kOwnWrites));
 
 /// Parameters a and b, (2, 3), by what rank 1 does otherwise.
 struct OtherModel {

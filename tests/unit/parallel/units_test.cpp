@@ -98,6 +98,13 @@ void backward_of_penalty(const Model& model, DataParallel& ddp, const ProcessGro
   }));
 }
 
+/// The model is evaluated before the step, which moves units to other places.
+void backward_then_evaluate(const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+  const auto loss = [&] { return model.forward(ddp, input_of(group, 0)).square().mean(); };
+  ddp.backward(ddp.forward(loss));
+  ddp.evaluate(loss);
+}
+
 struct Case {
   const char* name;
   const char* strategy;
@@ -123,6 +130,7 @@ const Case kCases[] = {
     {"zero2_penalty", "{name: zero2}", backward_of_penalty},
     {"fsdp_pair", "{name: fsdp}", backward_of_pair},
     {"fsdp_two", "{name: fsdp}", backward_of_two},
+    {"fsdp_evaluated", "{name: fsdp}", backward_then_evaluate},
     {"fsdp_keep_pair", "{name: fsdp, reshard_after_forward: false}", backward_of_pair},
     {"fsdp_keep_two", "{name: fsdp, reshard_after_forward: false}", backward_of_two},
     {"fsdp_keep_penalty", "{name: fsdp, reshard_after_forward: false}", backward_of_penalty},
