@@ -14,6 +14,7 @@
 
 #include "combinations.h"
 #include "ddprun/base/choice.h"
+#include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/parallel/whole_buffers.h"
@@ -59,8 +60,9 @@ struct Outcome {
   std::vector<double> losses;
   std::string off_plan;  // of the last step
   Agreement agreement = Agreement::exact;
-  bool ranks_agree = true;  // after the last step
-  Check integers;           // check_integer_gradients(), after that
+  bool ranks_agree = true;      // after the last step
+  Check integers;               // check_integer_gradients(), after that
+  std::vector<Check> computed;  // of attention, and of products by PyTorch's operators
 };
 
 /// Without padding, which depends on the number of ranks.
@@ -96,6 +98,11 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
     outcome.frozen = packed(at::cat(units), frozen->buffers()).to(at::kFloat);
   }
   outcome.integers = check_integer_gradients(trainer.data_parallel(), group);
+  if (outcome.losses.empty()) return outcome;
+  outcome.computed.push_back(check_attention(experiment, trainer, group, 1));
+  if (training(experiment).model.kernels == KernelSet::reference) {
+    outcome.computed.push_back(check_products(experiment, trainer, group, 1));
+  }
   return outcome;
 }
 
@@ -109,6 +116,9 @@ void expect_promises(const std::vector<Outcome>& ranks) {
     const bool exact = rank.agreement == Agreement::exact;
     EXPECT_EQ(std::string(name_of(rank.integers.status)), exact ? "passed" : "declared")
         << rank.integers.detail;
+    for (const Check& check : rank.computed) {
+      EXPECT_EQ(std::string(name_of(check.status)), "passed") << check.name << ": " << check.detail;
+    }
   }
 }
 

@@ -13,16 +13,19 @@ namespace {
 
 class ContractProgram : public testing::Test {
  protected:
-  /// What `ddprun-contract` with the choosy plugin prints for these arguments.
-  std::string list(const std::string& arguments, int expected_status = 0) {
-    const std::string command = DDPRUN_BUILD_DIR "/bin/ddprun-contract " DDPRUN_BUILD_DIR
-                                                 "/tests/plugins/choosy/choosy.so " +
-                                arguments + " --gtest_list_tests > " +
-                                (folder_.path() / "list").string() + " 2>&1";
+  /// What `ddprun-contract` prints with this plugin of tests and these arguments.
+  std::string printed(const std::string& library, const std::string& arguments,
+                      int expected_status) {
+    const std::string command =
+        DDPRUN_BUILD_DIR "/bin/ddprun-contract " DDPRUN_BUILD_DIR "/tests/plugins/" + library +
+        " " + arguments + " > " + (folder_.path() / "list").string() + " 2>&1";
     const int status = std::system(command.c_str());
     std::string printed = folder_.read("list");
     EXPECT_EQ(WEXITSTATUS(status), expected_status) << printed;
     return printed;
+  }
+  std::string list(const std::string& arguments, int expected_status = 0) {
+    return printed("choosy/choosy.so", arguments + " --gtest_list_tests", expected_status);
   }
 
   const TemporaryFolder folder_;
@@ -51,6 +54,13 @@ TEST_F(ContractProgram, OptionsOfThePluginStandBehindIt) {
   EXPECT_THAT(cases, Not(HasSubstr("/choosy__fp32__"))) << "it refuses that when it is turned";
   EXPECT_THAT(list("tunred=true", 2), HasSubstr("did you mean 'turned'?"));
   EXPECT_THAT(list("turned", 2), HasSubstr("an option of a plugin is KEY=VALUE"));
+}
+
+// One process that computes the same would agree with all ranks.
+TEST_F(ContractProgram, AnAttentionIsHeldAgainstItsFormula) {
+  const std::string one = "--gtest_filter='*Contract.Gradients*__fp32__*1_rank__shm'";
+  EXPECT_THAT(printed("planted/attention.so", "fault=not_causal " + one, 1),
+              HasSubstr("attention_computed: rank 0: output is off by"));
 }
 
 }  // namespace
