@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
@@ -67,6 +68,12 @@ struct Quantized {
 
   Quantized transposed() const { return {values.t().contiguous(), scale}; }
 };
+
+/// With rows of zeros below, which change no scale: a text that the model writes has any length.
+at::Tensor padded(const at::Tensor& matrix) {
+  const std::int64_t rest = matrix.size(0) % kMultiple;
+  return rest == 0 ? matrix : at::constant_pad_nd(matrix, {0, 0, 0, kMultiple - rest});
+}
 
 /// Scales the matrix so that its expected largest magnitude becomes the dtype's largest. What
 /// exceeds it is clamped. Without `history` (null) the largest magnitude is that of this matrix.
@@ -192,19 +199,22 @@ class Fp8 final : public ddprun::Precision {
   static constexpr std::int64_t kHistory = 16;
 
   at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight) {
-    check(x, weight);
     const auto node = ddprun::make_node<Fp8LinearBackward>(x, weight);
+    const std::int64_t row_count = x.numel() / x.size(-1);
+    check(node ? row_count : 0, weight);
     const auto layer = scaling_ == Scaling::delayed ? layer_of(weight) : nullptr;
     at::Tensor y;
     {
       const ddprun::KernelGuard guard;
       const bool record = node != nullptr;  // an evaluation leaves the training's state as it is
-      const Quantized rows = quantize(x.reshape({-1, x.size(-1)}), kForward,
+      const Quantized rows = quantize(padded(x.reshape({-1, x.size(-1)})), kForward,
                                       layer ? &layer->of_input : nullptr, record);
       const auto matrix = quantize(weight, kForward, layer ? &layer->of_weight : nullptr, record);
       std::vector<std::int64_t> sizes = x.sizes().vec();
       sizes.back() = weight.size(0);
-      y = product(rows, matrix, at::kBFloat16, /*fast_sums=*/true).view(sizes);
+      y = product(rows, matrix, at::kBFloat16, /*fast_sums=*/true)
+              .narrow(0, 0, row_count)
+              .view(sizes);
       if (node) {
         node->save({rows.values, rows.scale, matrix.values, matrix.scale});
         node->x_sizes = x.sizes().vec();
@@ -216,8 +226,7 @@ class Fp8 final : public ddprun::Precision {
     return y;
   }
 
-  static void check(const at::Tensor& x, const at::Tensor& weight) {
-    const std::int64_t rows = x.numel() / x.size(-1);
+  static void check(std::int64_t rows, const at::Tensor& weight) {
     if (rows % kMultiple == 0 && weight.size(0) % kMultiple == 0 &&
         weight.size(1) % kMultiple == 0) {
       return;

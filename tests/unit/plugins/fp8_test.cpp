@@ -182,10 +182,19 @@ TEST_F(Fp8, SizesThatAGpuCannotMultiplyAreRefused) {
   const auto fp8 = make_fp8();
   for (const auto& [x, weight] : {std::pair{at::ones({16, 40}), at::ones({16, 40})},
                                   {at::ones({16, 16}), at::ones({24, 16})},
-                                  {at::ones({3, 5, 16}), at::ones({16, 16})}}) {
+                                  {at::ones({3, 5, 16}).requires_grad_(), at::ones({16, 16})}}) {
     const std::string error = test::error_of<ConfigError>([&] { fp8->linear()(x, weight); });
     EXPECT_THAT(error, HasSubstr("multiples of 16")) << x.sizes() << weight.sizes();
   }
+}
+
+TEST_F(Fp8, WithoutGradientsThereMayBeAnyNumberOfRows) {
+  const auto fp8 = make_fp8();
+  const c10::NoGradGuard no_grad;
+  const at::Tensor rows = x_.view({32, 48});
+  rows[0].fill_(9);  // the largest of all and of those below: one scale
+  EXPECT_TRUE(at::equal(fp8->linear()(rows.narrow(0, 0, 21), weight_),
+                        fp8->linear()(rows, weight_).narrow(0, 0, 21)));
 }
 
 TEST_F(Fp8, RefusesInWords) {
