@@ -198,10 +198,12 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   planned.experiment = std::move(experiment);
   check_here(planned, options);
   std::string contents;
-  if (planned.not_here.empty()) {
+  try {
     contents = cache.read_contents(planned.experiment);
-    check_unfinished(planned);
+  } catch (const ConfigError&) {
+    if (planned.not_here.empty()) throw;
   }
+  if (planned.not_here.empty()) check_unfinished(planned);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned, contents);
   planned.conditions = process_conditions();

@@ -105,8 +105,8 @@ class PlanCache {
 
 /// Reads one file and checks each of its experiments with its plugins. A refusal is not thrown; it
 /// stands in the plan's `error`. What this machine lacks for a valid experiment stands in its
-/// `not_here`; its data is then not looked at. In a joined launch it is a refusal, as the ranks on
-/// other machines would wait for this one.
+/// `not_here`; its data may then be elsewhere, too. In a joined launch it is a refusal, as the
+/// ranks on other machines would wait for this one.
 PlannedFile plan_file(const std::filesystem::path& file, const PlanOptions& options,
                       PlanCache& cache);
 

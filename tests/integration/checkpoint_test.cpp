@@ -200,6 +200,7 @@ TEST_F(Checkpoint, AnotherModelOrOptimizerIsRefusedBeforeARankStarts) {
 TEST_F(Checkpoint, AFolderIsOfOneRun) {
   run({save_});
   EXPECT_THAT(run({save_}, 2).err, HasSubstr("the folder has checkpoints of an earlier run"));
+  EXPECT_THAT(run({save_, "--resume"}).err, HasSubstr("e: taken over from ")) << "it has its row";
   checkpoint({"verify", "saved"});
 }
 
