@@ -137,6 +137,20 @@ TEST_F(Mpi, TrainsAsGlooDoes) {
   }
 }
 
+TEST_F(Mpi, GradientsThatItCannotAddAreRefused) {
+  folder_.write("one.yaml", tiny_experiment());
+  const auto refusal = [this](const std::string& setting) {
+    return refusal_of(folder_, {"one.yaml", "--set", "world.backend=mpi", "--set", setting});
+  };
+  EXPECT_THAT(refusal("precision={name: fp32, reduce_dtype: bfloat16}"),
+              AllOf(HasSubstr("backend mpi has no reduction of bfloat16\n  where: "),
+                    HasSubstr("it could run with strategy local_sgd or powersgd, or precision ")));
+  EXPECT_THAT(refusal("sweep={strategy: [torch_ddp], precision: [bf16_true], "
+                      "model.kernels: [reference]}"),
+              HasSubstr("backend mpi has no reduction of bfloat16"));
+  EXPECT_THAT(refusal("precision=fp32"), HasSubstr("joins ranks that MPI's launcher started"));
+}
+
 TEST_F(Mpi, ARankThatIsStoppedIsGivenUpInTime) {
   folder_.write("long.yaml", tiny_experiment({}, 10'000'000));
   const auto run =

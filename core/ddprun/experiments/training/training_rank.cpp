@@ -5,6 +5,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/data/data.h"
 #include "ddprun/data/text_codec.h"
@@ -116,6 +117,27 @@ void check_documents(const Experiment& experiment, const Attention& attention) {
                        .hint = "take another attention, or leave data.document_end out"});
 }
 
+/// Throws PluginRefusal if the backend cannot add up the gradients. What is sent in their place is
+/// float32.
+void check_reduction(const Experiment& experiment, const RunPlugins& plugins,
+                     at::ScalarType gradients) {
+  const BackendKind backend = experiment.world.comm.backend;
+  const std::string lacks =
+      backend_lacks(backend, CollectiveKind::all_reduce, gradients, ReduceOp::avg);
+  if (lacks.empty() || training(experiment).train.measure == StepExtent::forward) return;
+  const Plan plan = plan_of(experiment, plugins);
+  if (plan.agreement != Agreement::exact) return;
+  // On several ranks that is a plan which is known at run time only.
+  if (plan.collectives.empty() && experiment.world.size == 1) return;
+  const PluginChoice& precision = experiment.plugin(PluginKind::precision);
+  throw PluginRefusal(
+      {.what = fmt::format("backend {} has {}", name_of(backend), lacks),
+       .where = precision.options.origin,
+       .got = fmt::format("precision {}, whose gradients travel in that type", precision.name),
+       .expected = "gradients in a type that the backend reduces",
+       .hint = "take another precision or `reduce_dtype`, or another backend"});
+}
+
 void check_step(const Experiment& experiment, std::int64_t step) {
   const std::int64_t steps = training(experiment).train.all_steps();
   if (step >= 0 && step < steps) return;
@@ -159,8 +181,10 @@ class TrainingKind final : public Training {
 
   void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override {
     const RunPlugins plugins = make_plugins(registry, experiment);
-    ask_plugins(plugins, experiment, describe_run(experiment, *plugins.precision));
+    const RunDescription run = describe_run(experiment, *plugins.precision);
+    ask_plugins(plugins, experiment, run);
     check_documents(experiment, *plugins.attention);
+    check_reduction(experiment, plugins, run.dtypes.reduce);
     if (!training(experiment).optimizer.overlap) return;
     check_overlap(plan_of(experiment, plugins), *plugins.precision,
                   origin_of(experiment.document, "optimizer.overlap"));
