@@ -33,7 +33,7 @@ struct AttentionKind : RunnableKind {
   const Quantity& product_tflops =
       declare("product_tflops", "TFLOP/s",
               "the fastest product of two square matrices of the same type, on the same threads, "
-              "right before (order 1024; on a GPU 8192)",
+              "right before (order 1024, of float16 256; on a GPU 8192)",
               {.timed = false});
   const Quantity& tflops = declare(
       "tflops", "TFLOP/s",
