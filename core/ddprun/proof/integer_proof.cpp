@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -19,6 +18,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ddprun/base/counter_hash.h"
@@ -140,12 +140,12 @@ struct Compared {
 /// What the gradients of a backward with integers should be.
 struct Expected {
   const ProofIntegers& integers;
-  std::optional<int> own_rank = {};  ///< the integers of that rank alone; nothing: the mean of all
-  at::Tensor missing = {};           ///< (elements,): of them; undefined: nothing
+  std::optional<int> own_rank = {};   ///< the integers of that rank alone; nothing: the mean of all
+  at::Tensor before = {}, kept = {};  ///< (elements,): what is not sent, of earlier ones and of all
 };
 
-/// Relative to the largest of a parameter's values: what is sent and the error feedback are
-/// products and differences in float32, which round.
+/// Relative to the largest of a parameter's values, sent or kept back: they are products and
+/// differences in float32, which round.
 constexpr float kErrorTolerance = 1e-4F;
 
 /// Elements whose integers lie in the cache.
@@ -156,12 +156,14 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
   const std::optional<int> own_rank = should.own_rank;
   at::Tensor gradients = buffers.mean(range).to(at::kCPU, at::kFloat);
   float tolerance = 0;
-  if (should.missing.defined()) {
-    const at::Tensor missing =
-        should.missing.narrow(0, range.begin, range.size()).to(at::kCPU, at::kFloat);
-    tolerance =
-        kErrorTolerance * at::maximum(gradients.abs().max(), missing.abs().max()).item<float>();
-    gradients = gradients + missing;
+  if (should.kept.defined()) {
+    const auto of_range = [&range](const at::Tensor& all) {
+      return all.narrow(0, range.begin, range.size()).to(at::kCPU, at::kFloat);
+    };
+    const at::Tensor before = of_range(should.before);
+    const at::Tensor kept = of_range(should.kept);
+    tolerance = kErrorTolerance * at::stack({gradients, before, kept}).abs().max().item<float>();
+    gradients = gradients + (kept - before);
   }
   const float* const got = gradients.const_data_ptr<float>();
   const auto count_unequal = [&](std::int64_t element, float expected, Compared& sum) {
@@ -202,7 +204,7 @@ std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::
       return fmt::format("{} of {} gradients of {} differ{} from the exact mean",
                          with_thousands(compared.wrong), with_thousands(range.size()),
                          buffers.name(index),
-                         should.missing.defined() ? ", with the error feedback," : "");
+                         should.kept.defined() ? ", with the error feedback," : "");
     }
   }
   return written_padding(buffers);
@@ -264,11 +266,12 @@ std::string find_unsent(DataParallel& data_parallel, ProcessGroup& group,
                         const at::Tensor& before) {
   const FlatBuffers& buffers = data_parallel.buffers();
   backward_with(data_parallel, integers, IntegerRound{});
-  const at::Tensor missing = state.kept(group) - before;
+  const at::Tensor kept = state.kept(group);
   std::int64_t rounded = 0;
-  std::string wrong = find_wrong(buffers, {.integers = integers, .missing = missing}, rounded);
+  std::string wrong =
+      find_wrong(buffers, {.integers = integers, .before = before, .kept = kept}, rounded);
   const bool waits = before.count_nonzero().item<std::int64_t>() > 0;
-  if (wrong.empty() && waits && missing.count_nonzero().item<std::int64_t>() == 0) {
+  if (wrong.empty() && waits && at::equal(kept, before)) {
     wrong = "what was kept back is not sent with the next gradients, which were zero";
   }
   data_parallel.drop_gradients();
@@ -304,14 +307,14 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const at::Tensor kept = state.kept(group);
   Expected should{.integers = integers};
   if (!lossy && agreement != Agreement::exact) should.own_rank = group.rank();
-  if (lossy && kept.defined()) should.missing = kept - before;
-  const bool known = !lossy || should.missing.defined();  // else what was not sent is lost
+  if (lossy && kept.defined()) std::tie(should.before, should.kept) = std::tie(before, kept);
+  const bool known = !lossy || should.kept.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
   std::string own = known ? find_wrong(buffers, should, rounded) : "";
   if (own.empty()) own = read;
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   data_parallel.drop_gradients();
-  if (should.missing.defined()) {
+  if (should.kept.defined()) {
     const std::string unsent = find_unsent(data_parallel, group, integers.silent(), state, kept);
     if (own.empty()) own = unsent;
   }
