@@ -1,13 +1,17 @@
 // Walks the buffers of what a rank owns, and what its plugins declare.
 #include "ddprun/parallel/training_state.h"
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/parallel/consensus.h"
@@ -149,6 +153,29 @@ void declare(DataParallel& data_parallel, WhoseState whose, const Make& make) {
   ask(whose.precision, data_parallel.precision(), kPrecisionState);
 }
 
+constexpr const char* kLayout = "strategy.layout";
+
+/// Where parameters lie, and which: (begin, hash of the name) each. Strategies carry numbers of all
+/// of them as they lie.
+at::Tensor layout_of(const FlatBuffers& buffers) {
+  std::vector<std::int64_t> out;
+  for (int index = 0; index < buffers.count(); ++index) {
+    out.push_back(buffers.range(index).begin);
+    out.push_back(std::bit_cast<std::int64_t>(hash64(buffers.name(index))));
+  }
+  return at::tensor(out);
+}
+
+void check_layout(const FlatBuffers& buffers, const at::Tensor& saved) {
+  if (!saved.defined() || at::equal(saved, layout_of(buffers))) return;
+  throw Error(
+      {.what = "a checkpoint does not fit what the rank carries from step to step",
+       .where = kLayout,
+       .got = "parameters that lay elsewhere",
+       .expected = "parameters where they lay when it was written",
+       .hint = "resume with the model.unit, the model.frozen and the precision of that run"});
+}
+
 /// Where ranks differ: all that this one has.
 std::vector<NamedTensor> own_parts(DataParallel& data_parallel) {
   std::vector<NamedTensor> out;
@@ -205,6 +232,10 @@ SharedTensors shared_moments(DataParallel& data_parallel) {
 std::vector<NamedTensor> own_state(DataParallel& data_parallel) {
   std::vector<NamedTensor> out;
   declare(data_parallel, {}, [&](const char* prefix) { return StateList(prefix, out); });
+  const bool as_they_lie = std::ranges::any_of(out, [](const NamedTensor& each) {
+    return each.name.starts_with(kStrategyState) && each.tensor.is_floating_point();
+  });
+  if (as_they_lie) out.push_back({kLayout, layout_of(data_parallel.buffers())});
   for (NamedTensor& part : own_parts(data_parallel)) out.push_back(std::move(part));
   return out;
 }
@@ -229,6 +260,7 @@ void check_carried_is_declared(DataParallel& data_parallel) {
 }
 
 void read_own_state(DataParallel& data_parallel, WhoseState whose, const Lookup& lookup) {
+  if (whose.strategy) check_layout(data_parallel.buffers(), lookup(kLayout));
   declare(data_parallel, whose, [&](const char* prefix) { return StateReader(prefix, lookup); });
   if (!whose.strategy || !ranks_differ(data_parallel)) return;
   for (const NamedTensor& part : own_parts(data_parallel)) {

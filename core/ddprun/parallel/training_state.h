@@ -24,8 +24,9 @@ SharedTensors shared_parameters(DataParallel& data_parallel);
 SharedTensors shared_moments(DataParallel& data_parallel);
 
 /// What this rank alone has: "strategy.NAME" and "precision.NAME", as the plugins declare it
-/// (Plugin::declare_state()), and where ranks differ its "parameter.NAME" and "moment.NAME". It may
-/// be nothing. Numbers are int64 scalars.
+/// (Plugin::declare_state()), where parameters lie if the strategy has floating-point tensors, and
+/// where ranks differ its "parameter.NAME" and "moment.NAME". It may be nothing. Numbers are int64
+/// scalars.
 std::vector<NamedTensor> own_state(DataParallel& data_parallel);
 /// Throws Error if a checkpoint would lose a tensor that the strategy gave to carries().
 void check_carried_is_declared(DataParallel& data_parallel);
@@ -38,7 +39,8 @@ struct WhoseState {
   bool strategy = true, precision = true;
 };
 /// Reads what own_state() gave into its places; what is of another plugin stays as it is. Throws
-/// Error if a value is not there or of another shape.
+/// Error if a value is not there or of another shape, or if the strategy's are of parameters that
+/// lay elsewhere.
 void read_own_state(DataParallel& data_parallel, WhoseState whose, const Lookup& lookup);
 
 /// What names of own_state() begin with.

@@ -5,13 +5,17 @@
 #include <torch/serialize.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/parallel/training_state.h"
 #include "ddprun/parallel/whole_buffers.h"
+#include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -90,6 +94,28 @@ INSTANTIATE_TEST_SUITE_P(Strategies, GoingOn,
                                          "{name: zero2}", "{name: fsdp}", "{name: zero1_cs336}",
                                          "{name: local_sgd, every: 2}", "{name: gossip}",
                                          "{name: powersgd, rank: 1}"));
+
+TEST(OwnState, IsOfParametersThatLieAsTheyLay) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    std::vector<NamedTensor> saved;
+    for (const bool other : {false, true}) {
+      std::vector<NamedTensor> parameters = {{"a", at::ones({8, 6}).requires_grad_()},
+                                             {"b", at::ones({6, 8}).requires_grad_()}};
+      if (other) std::swap(parameters[0], parameters[1]);
+      const auto strategy = test::strategy_of("{name: local_sgd, every: 2}");
+      Precision precision;
+      DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
+      if (!other) saved = ddprun::own_state(ddp);
+      const std::string error = test::error_of([&] {
+        ddprun::read_own_state(ddp, {}, [&](const std::string& name) {
+          const auto found = std::ranges::find(saved, name, &NamedTensor::name);
+          return found == saved.end() ? at::Tensor() : found->tensor;
+        });
+      });
+      EXPECT_THAT(error, HasSubstr(other ? "parameters that lay elsewhere" : "no error"));
+    }
+  });
+}
 
 }  // namespace
 }  // namespace ddprun::going_on_test
