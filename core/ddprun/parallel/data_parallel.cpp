@@ -146,7 +146,11 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
   if (!context_.parameters_agreed() && buffers_.holding().parameters == Placement::sharded) {
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }
-  watched_.begin(buffers_, frozen_ ? &frozen_->buffers() : nullptr);
+  const BufferDtypes& dtypes = buffers_.dtypes();
+  const bool own_gradients = buffers_.owns_all() && !sharded() && dtypes.reduce == dtypes.model &&
+                             precision.loss_scaler() == nullptr && !optimizer.overlap;
+  watched_.begin(buffers_, frozen_ ? &frozen_->buffers() : nullptr,
+                 {.gradients = own_gradients, .parameters_rest = !optimizer.overlap});
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
 }
 
@@ -277,7 +281,10 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   }
   arrivals_.end();
   if (exchanges(last)) finish_backward(last);
-  if (last) watch_step_end();
+  if (last) {
+    absent_.hide_gradients();
+    watched_.backward_done();
+  }
   order_.end_backward();
   marks_.synchronized = device.mark();
   marks_.units = walk_.take_marks();
@@ -290,14 +297,6 @@ void DataParallel::finish_backward(bool last) {
   const MemoryScope buffers(MemoryCategory::communication);
   called(strategy_, "finish_backward()", [&] { strategy_.finish_backward(); });
   if (last) order_.end_synchronizing(marks_.updates.size());
-}
-
-void DataParallel::watch_step_end() {
-  absent_.hide_gradients();
-  const BufferDtypes& dtypes = buffers_.dtypes();
-  const bool own_gradients = buffers_.owns_all() && !sharded() && dtypes.reduce == dtypes.model &&
-                             precision_.loss_scaler() == nullptr && !run_.optimizer.overlap;
-  watched_.backward_done({.gradients = own_gradients, .parameters_rest = !run_.optimizer.overlap});
 }
 
 /// Of a program's own loop, which says here first that it clips.

@@ -198,7 +198,6 @@ class DataParallel {
   bool exchanges(bool last) const { return (last && !alone_) || sharded(); }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward(bool last);
-  void watch_step_end();
   void ask_to_clip(double clip_norm);
   GradientScale agreed_scale();
   at::Tensor agreed_norm();

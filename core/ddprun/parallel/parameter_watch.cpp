@@ -69,16 +69,22 @@ bool updated_there(const FlatBuffers& buffers, int index) {
 
 }  // namespace
 
-void ParameterWatch::begin(const FlatBuffers& trained, const FlatBuffers* frozen) {
+void ParameterWatch::begin(const FlatBuffers& trained, const FlatBuffers* frozen,
+                           Writable writable) {
+  writable_ = writable;
   for (const FlatBuffers* const buffers : {&trained, frozen}) {
     for (int index = 0; buffers != nullptr && index < buffers->count(); ++index) {
       const at::Tensor& parameter = buffers->parameter(index);
-      all_.push_back({.buffers = buffers,
-                      .index = index,
-                      .trained = buffers == &trained,
-                      .updated = updated_there(*buffers, index),
-                      .memory = parameter.const_data_ptr(),
-                      .version = parameter._version()});
+      const bool is_trained = buffers == &trained;
+      const bool updated = updated_there(*buffers, index);
+      all_.push_back(
+          {.buffers = buffers,
+           .index = index,
+           .trained = is_trained,
+           .updated = updated,
+           .compared = is_trained && parameter.is_cpu() && !(writable.gradients && updated),
+           .memory = parameter.const_data_ptr(),
+           .version = parameter._version()});
     }
   }
 }
@@ -105,15 +111,13 @@ ParameterWatch::Sample ParameterWatch::sample_of(const at::Tensor& tensor) {
   return sample;
 }
 
-void ParameterWatch::backward_done(Writable writable) {
-  writable_ = writable;
+void ParameterWatch::backward_done() {
+  sampled_ = true;
   for (Watched& each : all_) {
-    const at::Tensor& parameter = each.buffers->parameter(each.index);
-    each.compared = each.trained && parameter.is_cpu() && !(writable.gradients && each.updated);
     if (!each.compared) continue;
+    const at::Tensor& parameter = each.buffers->parameter(each.index);
     each.gradient = sample_of(parameter.grad());
     each.values = sample_of(parameter);
-    sampled_ = true;
   }
 }
 

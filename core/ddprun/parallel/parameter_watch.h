@@ -13,23 +13,23 @@ namespace ddprun {
 /// Knows the model's tensors as DataParallel left them. Training thread only.
 class ParameterWatch {
  public:
-  /// From now on the tensors of `trained` and of `frozen` (null: there is none) are watched. Both
-  /// outlive it.
-  void begin(const FlatBuffers& trained, const FlatBuffers* frozen);
-  /// Throws Error if a tensor lies elsewhere by now, so that the model would read what nobody
-  /// updates, if requires_grad of one was changed, or if the program wrote a parameter that is a
-  /// copy of what is updated.
-  void check();
-
-  /// What may be written once a step's backwards are done.
+  /// What a program may write once a step's backwards are done.
   struct Writable {
     bool gradients = true;  ///< .grad is what the optimizer reads, and alike on all ranks
     /// Unless the optimizer is writing parameters by then, so that nothing is known of others.
     bool parameters_rest = true;
   };
+  /// From now on the tensors of `trained` and of `frozen` (null: there is none) are watched. Both
+  /// outlive it.
+  void begin(const FlatBuffers& trained, const FlatBuffers* frozen, Writable writable);
+  /// Throws Error if a tensor lies elsewhere by now, so that the model would read what nobody
+  /// updates, if requires_grad of one was changed, or if the program wrote a parameter that is a
+  /// copy of what is updated.
+  void check();
+
   /// A step's backwards are done. Remembers two elements of each .grad and of each parameter, on
   /// the CPU alone: clip_grad_norm_() and torch::optim::SGD write past version counters.
-  void backward_done(Writable writable);
+  void backward_done();
   /// The model ran meanwhile: units that are gathered to be used may lie in other places.
   void model_ran();
   /// The step ends in `where`. `dropped`: without an update of ours, so that a program's own may
@@ -47,10 +47,10 @@ class ParameterWatch {
     const FlatBuffers* buffers = nullptr;
     int index = 0;  // in these
     bool trained = true;
-    bool updated = true;  // what the model reads is what the optimizer updates
+    bool updated = true;    // what the model reads is what the optimizer updates
+    bool compared = false;  // at the step's end: what is written is lost, or not alike
     const void* memory = nullptr;
     std::int64_t version = 0;  // when it was last looked at
-    bool compared = false;     // at the step's end: what is written is lost, or not alike
     Sample gradient = {}, values = {};
   };
   static Sample sample_of(const at::Tensor& tensor);
