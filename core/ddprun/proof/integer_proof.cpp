@@ -18,7 +18,6 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "ddprun/base/counter_hash.h"
@@ -307,7 +306,10 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const at::Tensor kept = state.kept(group);
   Expected should{.integers = integers};
   if (!lossy && agreement != Agreement::exact) should.own_rank = group.rank();
-  if (lossy && kept.defined()) std::tie(should.before, should.kept) = std::tie(before, kept);
+  if (lossy && kept.defined()) {
+    should.before = before;
+    should.kept = kept;
+  }
   const bool known = !lossy || should.kept.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
   std::string own = known ? find_wrong(buffers, should, rounded) : "";

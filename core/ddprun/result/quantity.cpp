@@ -33,7 +33,7 @@ std::function<std::string(double value)> text_as(std::string format, double fact
 std::string percent_text(double share) {
   const std::string text = text_as("{:.0f}", 100)(share);
   if (share >= 1 || text != "100") return text;
-  return fmt::format("{:.{}f}", std::floor(share * 1000) / 10, 1);
+  return fmt::format("{:.1f}", std::floor(share * 1000) / 10);
 }
 
 }  // namespace ddprun
