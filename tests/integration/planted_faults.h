@@ -48,7 +48,7 @@ inline std::vector<Planted> planted_faults() {
        {fault("write_ahead")},
        {"gradients_computed: attention eager or model.kernels fused: failed after step " + last +
             ", the last: rank 0: ",
-        "of what PyTorch's operators make of them"}},
+        "of those in float64"}},
       {"hide_not_finite", {fault("hide_not_finite")}, {before, "differ from the exact mean"}},
       {"hide_not_finite_later", {fault("hide_not_finite"), kLater}, {held}},
       // With two ranks parameters differ at times, most likely as two threads sum: one rounds so.
@@ -313,6 +313,9 @@ inline std::vector<Planted> planted_faults() {
        {"products_format: precision planted: failed before step 0: rank 0: "}},
       {"linear_loses_columns_behind_512",
        precision("linear: loses_columns", {"model.d_ff=520"}),
+       {"gradients_computed: attention eager or precision planted: failed after step"}},
+      {"linear_multiplies_11_bits_of_float32",
+       precision("linear: in_11_bits", {"model.d_ff=520"}),
        {"gradients_computed: attention eager or precision planted: failed after step"}},
       {"linear_loses_the_tail",
        precision("linear: loses_tail"),

@@ -7,6 +7,7 @@
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/ScalarType.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "ddprun/base/torch_versions.h"
@@ -51,14 +52,14 @@ at::Tensor Transformer::embed(const at::Tensor& ids) const {
   return tokens + position_embeddings_.narrow(0, 0, ids.size(1));
 }
 
-// In float32 whatever x's dtype.
+// In float32 at least, whatever x's dtype.
 at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight,
                              const at::Tensor& bias) const {
   const MemoryLabel label("norm");
-  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor wide = x.to(at::promote_types(x.scalar_type(), at::kFloat));
   if (config_.norm == Norm::layernorm) {
-    const auto own = [](const at::Tensor& each) {
-      return each.defined() ? each.to(at::kFloat) : each;
+    const auto own = [&](const at::Tensor& each) {
+      return each.defined() ? each.to(wide.scalar_type()) : each;
     };
     return at::layer_norm(wide, {config_.d_model}, own(weight.parameter), own(bias),
                           config_.norm_eps)
@@ -69,10 +70,11 @@ at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight,
 }
 
 // RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
-// number, turned by one complex product, in float32 whatever x's dtype.
+// number, turned by one complex product, in float32 at least, whatever x's dtype.
 at::Tensor Transformer::rotate(const at::Tensor& x) const {
   const MemoryLabel label("rope");
-  const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
+  const at::Tensor pairs = at::view_as_complex(
+      x.to(at::promote_types(x.scalar_type(), at::kFloat)).unflatten(-1, {-1, 2}));
   const at::Tensor turned = pairs * rotations_.narrow(0, 0, x.size(1));
   return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
 }

@@ -14,6 +14,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +23,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
+#include "ddprun/model/linear_in_double.h"
 
 namespace ddprun {
 
@@ -241,13 +243,13 @@ bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
   return false;
 }
 
-at::Tensor Transformer::logits_of(const at::Tensor& x) const {
-  return at::linear(norm(x, ln_final_, ln_final_bias_), read(lm_head_));
+at::Tensor Transformer::logits_of(const at::Tensor& x, const Linear& linear) const {
+  return linear(norm(x, ln_final_, ln_final_bias_), read(lm_head_));
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
   const at::Tensor x = through_blocks(embedded(ids), reference_layers(operators({})));
-  return run_unit_(unit_of(config_.layers), [&] { return logits_of(x); });
+  return run_unit_(unit_of(config_.layers), [&] { return logits_of(x, plain_linear); });
 }
 
 at::Tensor Transformer::embedded(const at::Tensor& ids) const {
@@ -255,6 +257,17 @@ at::Tensor Transformer::embedded(const at::Tensor& ids) const {
     const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
     return embed(ids);
   });
+}
+
+Transformer::Operators Transformer::operators(const at::Tensor& first_keys) const {
+  return {.mix = mix_of_plugin(first_keys), .linear = linear_, .head = plain_linear};
+}
+
+Transformer::Operators Transformer::plain(const at::Tensor& first_keys) {
+  return {.mix = [first_keys](const at::Tensor& q, const at::Tensor& k,
+                              const at::Tensor& v) { return plain_attention(q, k, v, first_keys); },
+          .linear = plain_linear,
+          .head = plain_linear};
 }
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
@@ -266,19 +279,26 @@ at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
 
 at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                                        const Documents& documents) const {
-  const Mix mix = [first_keys = documents.first_keys](const at::Tensor& q, const at::Tensor& k,
-                                                      const at::Tensor& v) {
-    return plain_attention(q, k, v, first_keys);
-  };
-  return loss_by({mix, plain_linear}, ids, targets, documents.divisor);
+  return loss_by(plain(documents.first_keys), ids, targets, documents.divisor);
+}
+
+at::Tensor Transformer::exact_loss(const at::Tensor& ids, const at::Tensor& targets,
+                                   const Documents& documents) const {
+  Operators by = plain(documents.first_keys);
+  by.linear = by.head = linear_in_double;
+  by.stream = at::kDouble;
+  return loss_by(by, ids, targets, documents.divisor);
 }
 
 at::Tensor Transformer::loss_by(const Operators& by, const at::Tensor& ids,
                                 const at::Tensor& targets, double divisor) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers(by));
+  at::Tensor x = embedded(ids);
+  if (by.stream) x = x.to(*by.stream);
+  x = through_blocks(x, reference_layers(by));
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1), label("loss");
-    const at::Tensor logits = logits_of(x).to(at::kFloat).flatten(0, 1);
+    at::Tensor logits = logits_of(x, by.head).flatten(0, 1);
+    logits = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
     if (divisor == 0) return at::cross_entropy_loss(logits, targets.flatten());
     return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum) / divisor;
   });

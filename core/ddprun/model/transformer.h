@@ -86,6 +86,10 @@ class Transformer {
   /// projections are PyTorch's, too.
   at::Tensor reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                             const Documents& documents = {}) const;
+  /// reference_loss() in float64 from the embedding on, whatever the precision says: its gradients
+  /// are rounded but once, where they are kept.
+  at::Tensor exact_loss(const at::Tensor& ids, const at::Tensor& targets,
+                        const Documents& documents = {}) const;
 
  private:
   /// The parameters of a block. Without biases these are undefined; where q, k and v are joint,
@@ -117,21 +121,22 @@ class Transformer {
       std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
   /// The attention plugin's forward.
   Mix mix_of_plugin(const at::Tensor& first_keys) const;
-  /// What a block is computed by that plugins may supply.
+  /// What a block is computed by that plugins may supply, and the head.
   struct Operators {
     Mix mix;
-    Linear linear;
+    Linear linear, head;
+    std::optional<at::ScalarType> stream = {};  ///< what the embedding is cast to
   };
-  Operators operators(const at::Tensor& first_keys) const {
-    return {mix_of_plugin(first_keys), linear_};
-  }
+  Operators operators(const at::Tensor& first_keys) const;
+  /// PyTorch's.
+  static Operators plain(const at::Tensor& first_keys);
   at::Tensor attend(const Block& block, const at::Tensor& x, const Operators& by) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x, const Linear& linear) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {
     return static_cast<int>(block * config_.units_per_block()) + 1;
   }
-  at::Tensor logits_of(const at::Tensor& x) const;
+  at::Tensor logits_of(const at::Tensor& x, const Linear& linear) const;
   /// What one of a block's layers makes of the stream, which it must not write into.
   using Layer = std::function<at::Tensor(at::Tensor stream, const Block& block)>;
   struct Layers {

@@ -44,82 +44,118 @@ OneBackward compute(DataParallel& data_parallel, const std::vector<Range>& runs,
   return out;
 }
 
-double mean_square(const at::Tensor& values) { return values.square().mean().item<double>(); }
-
 /// What is wrong with a loss; empty: nothing. A loss below 1 is a difference of numbers of that
 /// size, so it may be off by as much as one of 1.
 std::string wrong_loss(const char* which, double got, double expected, const std::string& format) {
   const double bound = (format == "float32" ? 2e-5 : 0.03) * std::max(1.0, std::abs(expected));
   if (std::abs(got - expected) <= bound || !std::isfinite(expected)) return {};
-  return fmt::format("the loss{} is {:.6g}, and {:.6g} by PyTorch's operators; {:.2g} is allowed",
-                     which, got, expected, bound);
+  return fmt::format(
+      "the loss{} is {:.6g}, and {:.6g} by PyTorch's operators in float64; {:.2g} is allowed",
+      which, got, expected, bound);
 }
+
+/// Root mean square.
+double size_of(const at::Tensor& values) {
+  return std::sqrt(values.square().mean().item<double>());
+}
+
+/// By how much more than PyTorch's operators may the own ones round? Of 450 drawn models it was 2.2
+/// times in one of ten, and 4.4 at most; of those that a learning rate of 0.1 had spoilt, once 15.
+constexpr double kLargestExcess = 10;
+
+/// How far rounding takes the runs of a right backward, by what it does in PyTorch's operators.
+class Rounding {
+ public:
+  /// `plain`: by PyTorch's operators in the run's own format. `kept`: the dtype of the gradients,
+  /// each of which may be rounded to the next value.
+  Rounding(const std::vector<at::Tensor>& exact, const std::vector<at::Tensor>& plain,
+           at::ScalarType kept)
+      : exact_(exact), least_size_(size_of(at::cat(exact)) / 10) {
+    double squares = 0, finite = 0;
+    for (std::size_t run = 0; run < exact.size(); ++run) {
+      of_plain_.push_back(off(run, plain[run]));
+      if (!std::isfinite(of_plain_.back())) continue;
+      squares += of_plain_.back() * of_plain_.back();
+      ++finite;
+    }
+    const double to_the_next_value = 2 * largest_rounding(kept);
+    usual_ =
+        std::max(std::sqrt(squares / std::max(1.0, finite)), to_the_next_value / kLargestExcess);
+  }
+
+  /// By how much of its size a run is off. Where terms cancel a gradient is what rounding leaves of
+  /// them, so a run has a tenth of the size of all at least.
+  double off(std::size_t run, const at::Tensor& computed) const {
+    const double difference = size_of(computed - exact_[run]);
+    return difference == 0 ? 0 : difference / std::max(size_of(exact_[run]), least_size_);
+  }
+  /// By what it is off for `computed`, in multiples of what is to be expected: the run's own share
+  /// or the usual one, as few elements can be right by chance. 0 where the run overflowed.
+  double excess(std::size_t run, const at::Tensor& computed) const {
+    if (!std::isfinite(of_plain_[run])) return 0;
+    return off(run, computed) / std::max(of_plain_[run], usual_);
+  }
+  /// The root mean square of the runs' shares.
+  double usual() const { return usual_; }
+
+ private:
+  const std::vector<at::Tensor>& exact_;
+  double least_size_;
+  std::vector<double> of_plain_;
+  double usual_ = 0;
+};
 
 double evaluate(DataParallel& data_parallel, const std::function<at::Tensor()>& loss) {
   return data_parallel.evaluate(loss).item<double>();
 }
 
-/// The size of the difference as a share of that of `expected`; of what overflowed there is none.
-/// Where terms cancel a gradient is what rounding leaves of them, so a run counts as a tenth of the
-/// mean one at least. `mean`: the mean square of all runs.
-double difference(const at::Tensor& got, const at::Tensor& expected, double mean) {
-  if (!expected.isfinite().all().item<bool>()) return 0;
-  const double off = mean_square(got - expected);
-  return off == 0 ? 0 : std::sqrt(off / std::max(mean_square(expected), mean / 100));
-}
-
-/// By how much two right computations differ. `format`: PrecisionDtypes::product_format(). `kept`:
-/// the dtype of the gradients, of which each may be rounded to the next value. A loss of next to
-/// nothing allows more: a probability of almost 1, less 1, is what rounding leaves.
-double difference_bound(const std::string& format, at::ScalarType kept, double loss) {
-  return (format == "float32" ? 1e-3 : 0.25) + 2 * largest_rounding(kept) +
-         0x1p-20 / std::abs(loss);
-}
-
 }  // namespace
 
 Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
-                               const TwoLosses& losses, std::uint64_t draw) {
+                               const LossesOfBatch& losses, std::uint64_t draw) {
   const FlatBuffers& buffers = data_parallel.buffers();
   StrategyState state(data_parallel.context().carried());
   const std::vector<Range> runs = drawn_runs(buffers, draw);
   const OneBackward made = compute(data_parallel, runs, losses.own, /*alone=*/false);
-  const OneBackward expected = compute(data_parallel, runs, losses.reference, /*alone=*/true);
+  const OneBackward plain = compute(data_parallel, runs, losses.plain, /*alone=*/true);
+  const OneBackward exact = compute(data_parallel, runs, losses.exact, /*alone=*/true);
   state.put_back();
   const PrecisionDtypes dtypes = data_parallel.precision().dtypes();
   const std::string format = dtypes.product_format();
-  const double bound = difference_bound(format, dtypes.buffers.reduce, expected.loss);
-  const at::Tensor all = at::cat(expected.gradients);
-  const double mean = mean_square(all);
+  const Rounding rounding(exact.gradients, plain.gradients, dtypes.buffers.reduce);
   double largest = 0;
   std::string own;
+  std::int64_t count = 0;
   for (std::size_t i = 0; i < runs.size() && own.empty(); ++i) {
-    const double off = difference(made.gradients[i], expected.gradients[i], mean);
-    if (off == 0 || off <= bound) {  // the bound of a loss that is NaN is NaN
-      largest = std::max(largest, off);
+    count += runs[i].size();
+    const double excess = rounding.excess(i, made.gradients[i]);
+    if (excess <= kLargestExcess) {
+      largest = std::max(largest, excess);
       continue;
     }
     own = fmt::format(
-        "{} drawn gradients of {} are off by {:.2g} of what PyTorch's operators make of them, "
-        "{:.2g} is allowed",
-        with_thousands(runs[i].size()), buffers.name(static_cast<int>(i)), off, bound);
+        "{} drawn gradients of {} are off by {:.2g} of those in float64, {:.2g} times as much as "
+        "by PyTorch's operators in {}; {} times is allowed",
+        with_thousands(runs[i].size()), buffers.name(static_cast<int>(i)),
+        rounding.off(i, made.gradients[i]), excess, format, kLargestExcess);
   }
-  if (own.empty()) own = wrong_loss("", made.loss, expected.loss, format);
+  if (own.empty()) own = wrong_loss("", made.loss, exact.loss, format);
   const double evaluated = evaluate(data_parallel, losses.own);
-  if (own.empty()) own = wrong_loss(" without gradients", evaluated, expected.loss, format);
+  if (own.empty()) own = wrong_loss(" without gradients", evaluated, exact.loss, format);
   return check_of_all(group, "gradients_computed", own,
-                      fmt::format("{} drawn gradients as PyTorch's operators make them, to {:.2g}",
-                                  with_thousands(all.numel()), largest));
+                      fmt::format("{} drawn gradients, off from those in float64 by at most {:.2g} "
+                                  "times what PyTorch's operators in {} are, {:.2g}",
+                                  with_thousands(count), largest, format, rounding.usual()));
 }
 
 Check check_loss_computed(DataParallel& data_parallel, ProcessGroup& group,
-                          const TwoLosses& losses) {
+                          const LossesOfBatch& losses) {
   const double made = evaluate(data_parallel, losses.own);
-  const double expected = evaluate(data_parallel, losses.reference);
+  const double expected = evaluate(data_parallel, losses.exact);
   return check_of_all(
       group, "loss_computed",
       wrong_loss("", made, expected, data_parallel.precision().dtypes().product_format()),
-      fmt::format("{:.6g}, and {:.6g} by PyTorch's operators", made, expected));
+      fmt::format("{:.6g}, and {:.6g} by PyTorch's operators in float64", made, expected));
 }
 
 }  // namespace ddprun

@@ -11,21 +11,22 @@
 
 namespace ddprun {
 
-/// The loss of one batch by one model: as a step computes it, and by PyTorch's operators alone.
-struct TwoLosses {
-  std::function<at::Tensor()> own, reference;
+/// The loss of one batch by one model: as a step computes it, by PyTorch's operators alone, and by
+/// these in float64.
+struct LossesOfBatch {
+  std::function<at::Tensor()> own, plain, exact;
 };
 
-/// Computes this rank's gradients twice, by a backward of each loss, with the strategy's hooks and
-/// under the precision, and compares a drawn run of elements in each parameter
-/// ("gradients_computed"), and both losses, and the own one without gradients. They may differ by
-/// what products in the declared format leave open.
-/// Leaves the gradients unset, and parameters, moments and the strategy's state untouched. All
-/// ranks call it alike, between steps. Training thread.
+/// Computes this rank's gradients three times, by a backward of each loss, the own one with the
+/// strategy's hooks and the first two under the precision. Compares a drawn run of elements in each
+/// parameter with float64's ("gradients_computed"): the own ones may be off by ten times what those
+/// of PyTorch's operators in the same format are. Compares the own loss, with gradients and
+/// without, too. Leaves the gradients unset, and parameters, moments and the strategy's state
+/// untouched. All ranks call it alike, between steps. Training thread.
 Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
-                               const TwoLosses& losses, std::uint64_t draw);
+                               const LossesOfBatch& losses, std::uint64_t draw);
 /// The losses alone, without gradients ("loss_computed"): of what has no backward.
 Check check_loss_computed(DataParallel& data_parallel, ProcessGroup& group,
-                          const TwoLosses& losses);
+                          const LossesOfBatch& losses);
 
 }  // namespace ddprun

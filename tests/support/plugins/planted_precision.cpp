@@ -64,10 +64,10 @@ class PlantedPrecision final : public Precision {
                    {.one_of = {"none", "writes_gradients", "one_other", "skips"}});
     options.option("hooks", &hooks_, "parameters halve their gradients by hooks");
     options.option("evaluates_other", &evaluates_other_, "norms are halved without gradients");
-    options.option(
-        "linear", &linear_, "what is wrong with linear layers",
-        {.one_of = {"none", "halves_gradients", "writes_weight", "rounds_input", "loses_tail",
-                    "loses_columns", "loses_rows", "reuses_scratch", "of_first_sample"}});
+    options.option("linear", &linear_, "what is wrong with linear layers",
+                   {.one_of = {"none", "halves_gradients", "writes_weight", "rounds_input",
+                               "loses_tail", "loses_columns", "loses_rows", "reuses_scratch",
+                               "of_first_sample", "in_11_bits"}});
     options.option("scales_back", &scaler_.down, "divisor of the gradients then");
     options.option("declares", &declares_, "the dtype of the products, as told");
     options.option("computes", &computes_, "the dtype of the products, in fact");
@@ -109,6 +109,7 @@ class PlantedPrecision final : public Precision {
       if (wrong == "rounds_input") return rounded_after(x, weight);
       if (wrong == "loses_tail") return without_tail(x, weight);
       if (wrong == "loses_columns") return of_columns(512, x, weight);
+      if (wrong == "in_11_bits") return in_11_bits(x, weight);
       if (wrong == "loses_rows") return of_rows(64, x, weight);
       if (wrong == "reuses_scratch") return with_scratch_for_backward(x, weight);
       if (wrong == "of_first_sample") return of_first_sample(x, weight);
@@ -121,6 +122,13 @@ class PlantedPrecision final : public Precision {
   static at::Tensor of_columns(std::int64_t most, const at::Tensor& x, const at::Tensor& weight) {
     const std::int64_t count = std::min(most, weight.size(1));
     return at::linear(x.narrow(-1, 0, count), weight.narrow(1, 0, count));
+  }
+
+  /// Of more than 512 columns, as TF32 has them.
+  static at::Tensor in_11_bits(const at::Tensor& x, const at::Tensor& weight) {
+    if (weight.size(1) <= 512) return at::linear(x, weight);
+    const auto rounded = [](const at::Tensor& each) { return each.to(at::kHalf).to(at::kFloat); };
+    return at::linear(rounded(x), rounded(weight));
   }
 
   /// The columns that do not fill a vector of 16 are left out.

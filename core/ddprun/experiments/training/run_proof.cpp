@@ -244,7 +244,7 @@ void RunProof::finish_computed() {
   // A difference in the last bit becomes one of a step of 8 bits, layer upon layer.
   if (format_ == "float8" || !group_.device().torch_device().is_cpu()) return;
   data_parallel.optimizer().drop_moments();  // room for what PyTorch's operators take
-  const TwoLosses losses = trainer_.two_losses(eighth_of(trainer_.last_batch()));
+  const LossesOfBatch losses = trainer_.losses_of(eighth_of(trainer_.last_batch()));
   enter(data_parallel.extent() == StepExtent::forward
             ? check_loss_computed(data_parallel, group_, losses)
             : check_gradients_computed(data_parallel, group_, losses,

@@ -273,11 +273,11 @@ double Trainer::last_loss_again() {
   return sum / static_cast<double>(micro_batches_);
 }
 
-TwoLosses Trainer::two_losses(const Batch& batch) {
+LossesOfBatch Trainer::losses_of(const Batch& batch) {
   const Documents documents = {batch.first_keys, batch.divisor};
   return {.own = [=, this] { return model_.loss(batch.ids, batch.targets, documents); },
-          .reference =
-              [=, this] { return model_.reference_loss(batch.ids, batch.targets, documents); }};
+          .plain = [=, this] { return model_.reference_loss(batch.ids, batch.targets, documents); },
+          .exact = [=, this] { return model_.exact_loss(batch.ids, batch.targets, documents); }};
 }
 
 StepScalars Trainer::last_scalars() const {

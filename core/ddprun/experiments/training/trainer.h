@@ -73,7 +73,7 @@ class Trainer {
   /// The same of the last step's micro-batches.
   double last_loss_again();
   /// For check_gradients_computed(): of a batch on the device. This object outlives them.
-  TwoLosses two_losses(const Batch& batch);
+  LossesOfBatch losses_of(const Batch& batch);
   /// The last micro-batch of the last step.
   const Batch& last_batch() const { return inputs_.back(); }
   /// The last step, whose number it does not know.
