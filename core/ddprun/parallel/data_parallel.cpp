@@ -281,12 +281,12 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   }
   arrivals_.end();
   if (exchanges(last)) finish_backward(last);
+  marks_.synchronized = device.mark();
   if (last) {
     absent_.hide_gradients();
     watched_.backward_done();
   }
   order_.end_backward();
-  marks_.synchronized = device.mark();
   marks_.units = walk_.take_marks();
   return std::move(marks_);
 }
