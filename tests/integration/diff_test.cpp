@@ -73,7 +73,9 @@ TEST(Diff, TheWayOfComputingTheSameIsRounding) {
   const std::string slow = "heads: 2, kernels: reference, recompute: every_block";
   folder.write("one.yaml", replaced(replaced(one, "heads: 2", slow), "global_batch: 4",
                                     "global_batch: 4, accumulate: 2"));
-  must_run(folder, {"diff", "many.yaml", "one.yaml"});
+  folder.write("sharded.yaml",
+               replaced(replaced(text, "strategy: flat", "strategy: zero1"), "eager", "sdpa"));
+  must_run(folder, {"diff", "many.yaml", "one.yaml", "sharded.yaml"});
   const json row = row_of(folder, "many");
   for (const char* phase : {"forward", "backward"}) {
     const double ulp = row.at("phases").at(phase).at("largest").at("ulp");

@@ -173,6 +173,8 @@ class DataParallel {
   /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
   void before_forward(MicroBatch micro_batch) { walk_.before_forward(micro_batch); }
   BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
+  /// For checks that put other gradients in the place of those that backward() left.
+  void gradients_set() { watched_.backward_done(); }
   /// What watch_gradients() tells of.
   enum class Watched {
     final,    ///< a gradient of this rank is what buffers() will exchange

@@ -297,6 +297,7 @@ void Trainer::set_gradients(const at::Tensor& gradients) {
       buffers.mean(own).copy_(scaled.narrow(0, own.begin, own.size()));
     }
   }
+  data_parallel_->gradients_set();
 }
 
 StepTimeline Trainer::timeline() const {
