@@ -33,7 +33,7 @@ struct Request {
   std::vector<std::string> plugin_paths;      ///< --plugin-path
   std::string threshold;                      ///< --threshold of `compare`
   std::string output;                         ///< --output, --out, -o
-  double bound = 1e-5;                        ///< --bound of `verify`
+  std::optional<double> bound;                ///< --bound of `verify`
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
   std::optional<std::int64_t> steps;          ///< --steps of `diff`; none: all of the file
   std::optional<double> ulp;                  ///< --ulp of `diff`

@@ -269,8 +269,8 @@ void declare_commands(CLI::App& app, Request& request) {
   add_files(*verify, request);
   add_experiment_options(*verify, request);
   add(*verify, "--bound", request.bound, "X",
-      "Largest difference that passes, relative to a parameter's largest gradient and to the loss")
-      ->capture_default_str();
+      "Largest difference that passes, relative to a parameter's largest gradient and to the loss "
+      "(default: 1e-5, or what rounding leaves open)");
   add(*verify, "--parameter-bound", request.parameter_bound, "X",
       "Largest absolute difference of a parameter after a step of SGD");
 

@@ -29,9 +29,9 @@ struct ComparedQuantity {
   double bound;
 };
 
-std::vector<ComparedQuantity> quantities(const VerifyBounds& bounds) {
+std::vector<ComparedQuantity> quantities(double gradient, const VerifyBounds& bounds) {
   const double unbounded = std::numeric_limits<double>::max();  // a NaN exceeds even this
-  return {{"gradient", "the gradient of", bounds.gradient},
+  return {{"gradient", "the gradient of", gradient},
           {"update", "from equal gradients, the relative update of", VerifyBounds::kUpdate},
           {"parameter", "after the update,", bounds.parameter.value_or(unbounded)}};
 }
@@ -89,20 +89,22 @@ double largest(const json& parameters, const char* key) {
 
 json judge(json found, const VerifyBounds& bounds) {
   json reasons = found.at("faults");
-  const auto all = quantities(bounds);
+  const double bound = bounds.gradient ? *bounds.gradient : found.at("bound").get<double>();
+  found.erase("bound");  // one of `bounds` now
+  const auto all = quantities(bound, bounds);
   json& steps = found.at("steps");
   double loss = 0;
   for (json& step : steps) {
     loss = worse(loss, loss_difference(step));
-    step["passed"] = loss_difference(step) <= bounds.gradient && pass(step.at("differences"), all);
+    step["passed"] = loss_difference(step) <= bound && pass(step.at("differences"), all);
   }
-  add_loss_reason(steps, bounds.gradient, reasons);
+  add_loss_reason(steps, bound, reasons);
   for (const ComparedQuantity& quantity : all) add_reason(steps, quantity, reasons);
   json& parameters = found.at("parameters");
   for (json& parameter : parameters) parameter["passed"] = pass(parameter, all);
   if (parameters.empty()) reasons.push_back("nothing was compared");
-  found["bounds"] = {{"gradient", bounds.gradient},
-                     {"loss", bounds.gradient},
+  found["bounds"] = {{"gradient", bound},
+                     {"loss", bound},
                      {"update", VerifyBounds::kUpdate},
                      {"parameter", nullptr}};
   if (bounds.parameter) found["bounds"]["parameter"] = *bounds.parameter;

@@ -64,6 +64,19 @@ TEST(Verify, PassesWhereAGradientIsWhatRoundingLeaves) {
   EXPECT_THAT(run.out, HasSubstr("attn.k_proj.bias"));
 }
 
+TEST(Verify, KnowsWhatRoundingLeavesOpenInFewerBits) {
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  for (const std::string precision : {"bf16_mixed", "fp16_mixed"}) {
+    const auto in = [&](std::vector<std::string> words) {
+      return with_sets(std::move(words), {"precision=" + precision, "model.kernels=reference"});
+    };
+    const CommandResult run = must_run(folder, in({"verify", "one.yaml"}));
+    EXPECT_THAT(run.out, Not(HasSubstr("(bound 1e-05)"))) << precision;
+    const CommandResult strict = must_end(1, folder, in({"verify", "one.yaml", "--bound", "1e-5"}));
+    EXPECT_THAT(strict.out, HasSubstr("(bound 1e-05)")) << precision;
+  }
+}
+
 TEST(Verify, WhatIsDoneStaysWhenItIsInterrupted) {
   TemporaryFolder folder("one.yaml", tiny_experiment("sweep: {train.steps: [2, 100000]}\n"));
   DdprunProcess process(folder, {"verify", "one.yaml"});

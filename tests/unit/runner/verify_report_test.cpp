@@ -31,7 +31,9 @@ json found(double loss, double gradient, double update, double parameter) {
                 {"differences", of}};
   };
   const json worst = differences(gradient, update, parameter);
-  json out = {{"steps", {step(0, 4.0, nullptr), step(1, loss, worst)}}, {"faults", json::array()}};
+  json out = {{"steps", {step(0, 4.0, nullptr), step(1, loss, worst)}},
+              {"faults", json::array()},
+              {"bound", 1e-5}};
   out["parameters"] = json::array({worst});
   return out;
 }
@@ -64,6 +66,9 @@ TEST(VerifyReport, NamesTheFirstStepOfEachFailure) {
 TEST(VerifyReport, WhatIsNoNumberFailsEvenWithoutABound) {
   EXPECT_FALSE(judge(found(4, 0, 0, std::nan("")), {}).at("passed"));
   EXPECT_FALSE(judge(found(std::nan(""), 0, 0, 0), {.gradient = 1e30}).at("passed"));
+  const json wide = judge(found(4, 0.1, 0, 0), {.gradient = 0.2});
+  EXPECT_TRUE(wide.at("passed")) << "not the ranks' bound";
+  EXPECT_EQ(wide.at("bounds").at("gradient"), 0.2);
   json through_text = json::parse(found(4, std::nan(""), 0, 0).dump());
   EXPECT_FALSE(judge(through_text, {.gradient = 1e30}).at("passed"));
 }

@@ -37,6 +37,10 @@ struct Spread {
   double largest = 0, mean = 0;
 };
 
+/// What a gradient may be off by, of its parameter's largest: this always, then thirty times what
+/// the one process is off by from float64. But a gradient that is missing is off by 1.
+constexpr double kLeastBound = 1e-5, kBoundInRoundings = 30, kLargestBound = 0.5;
+
 /// The largest of some differences, and whose it is. A NaN is largest.
 struct Largest {
   double value = 0;
@@ -166,30 +170,59 @@ class OneProcess {
     out.loss_one_process = sample[training().loss];
     if (!own.defined() || step.skipped) return;
     out.differences.emplace();
-    enter_gradients(step, own, *out.differences);
+    // A gradient of terms that cancel, as the bias of keys has, is what rounding leaves of them.
+    const double least = spread(own.abs()).largest / 10;
+    for (int index = 0; index < buffers.count(); ++index) {
+      const Spread off = gradient_off(step.gradients, own, least, index);
+      for (Differences* each : {&*out.differences, &parameters_[index]}) {
+        each->gradient.add(off, buffers.name(index));
+      }
+    }
     enter_updates(step, own, *out.differences);
+    if (out.differences->gradient.value > bound_) raise_bound(step.before, own, least);
   }
 
   /// Of each parameter over all steps, in the order of the buffers.
   const std::vector<Differences>& parameters() const { return parameters_; }
+  /// What differences of gradients pass. A step that went beyond it has raised it if its rounding
+  /// says so.
+  double bound() const { return bound_; }
 
  private:
-  void enter_gradients(const RunStep& step, const at::Tensor& own, Differences& out) {
-    const FlatBuffers& buffers = trainer_->data_parallel().buffers();
-    // A gradient of terms that cancel, as the bias of keys has, is what rounding leaves of them.
-    const double least = spread(own.abs()).largest / 10;
+  /// Of a parameter, relative to its largest |expected|, `least` at least.
+  Spread gradient_off(const at::Tensor& got, const at::Tensor& expected, double least,
+                      int index) const {
+    // What stands in the padding counts in the norm.
+    const Range range = trainer_->data_parallel().buffers().with_padding(index);
+    const at::Tensor right = part(expected, range);
+    const Spread off = spread((part(got, range) - right).abs());
+    if (off.largest == 0) return {};  // nothing off zeros is no difference
+    const double size = std::max(spread(right.abs()).largest, least);
+    return {off.largest / size, off.mean / size};
+  }
+
+  /// Of the last step's batch, by PyTorch's operators in float64 and the parameters as they are.
+  at::Tensor exact_gradients() {
+    DataParallel& data_parallel = trainer_->data_parallel();
+    const Loss loss = data_parallel.forward(trainer_->losses_of(trainer_->last_batch()).exact);
+    data_parallel.backward(loss);
+    const at::Tensor gradients =
+        whole_gradients(data_parallel, data_parallel.buffers().all()).to(at::kFloat, false, true);
+    data_parallel.drop_gradients();
+    return loss.scaled_by().defined() ? gradients / loss.scaled_by() : gradients;
+  }
+
+  /// `own`: this process's gradients by the parameters `before`.
+  void raise_bound(const at::Tensor& before, const at::Tensor& own, double least) {
+    FlatBuffers& buffers = trainer_->data_parallel().buffers();
+    buffers.parameters(buffers.all()).copy_(before);
+    buffers.parameters_changed(buffers.all());
+    const at::Tensor exact = exact_gradients();
+    double rounding = 0;
     for (int index = 0; index < buffers.count(); ++index) {
-      const Range range = buffers.with_padding(index);  // what stands there counts in the norm
-      const at::Tensor expected = part(own, range);
-      const Spread off = spread((part(step.gradients, range) - expected).abs());
-      const double size = std::max(spread(expected.abs()).largest, least);
-      // Nothing off zeros is no difference.
-      const Spread relative =
-          off.largest == 0 ? Spread() : Spread(off.largest / size, off.mean / size);
-      for (Differences* each : {&out, &parameters_[index]}) {
-        each->gradient.add(relative, buffers.name(index));
-      }
+      rounding = std::max(rounding, gradient_off(exact, own, least, index).largest);
     }
+    bound_ = std::max(bound_, std::min(kBoundInRoundings * rounding, kLargestBound));
   }
 
   void enter_updates(const RunStep& step, const at::Tensor& own, Differences& out) {
@@ -225,6 +258,7 @@ class OneProcess {
   std::unique_ptr<ProcessGroup> group_;
   std::unique_ptr<Trainer> trainer_;
   std::vector<Differences> parameters_;
+  double bound_ = kLeastBound;
 };
 
 /// What differs between ranks, or on one: "step 3: parameters_equal: ...". The first of each kind.
@@ -326,6 +360,7 @@ json Training::verify_rank(const Experiment& configured, const PluginRegistry& r
     trainer.data().check_unchanged();
     out["faults"] = faults.words();
     if (alone) {  // in the order of the forward pass
+      out["bound"] = alone->bound();
       for (const Differences& each : std::views::reverse(alone->parameters())) {
         out["parameters"].push_back(to_json(each));
       }
