@@ -8,11 +8,14 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
+#include "ddprun/base/text.h"
 #include "ddprun/measure/environment.h"
 #include "integration/planted_faults.h"
 #include "support/ddprun_command.h"
 #include "support/matchers.h"
+#include "support/page_tables.h"
 
 namespace ddprun::test {
 namespace {
@@ -47,29 +50,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
 
 const char* const kPage = DDPRUN_SOURCE_DIR "/docs/planted_faults.md";
 
-/// The columns of the page's table.
-const std::vector<std::string> kCatchers = {"initial_parameters_equal",
-                                            "integer_gradients",
-                                            "gradients_averaged",
-                                            "loss_scaled_back",
-                                            "parameters_updated",
-                                            "parameters_equal",
-                                            "compute_copy",
-                                            "attention_computed",
-                                            "products_format",
-                                            "gradients_computed",
-                                            "loss_computed",
-                                            "parameters_unchanged",
-                                            "collectives_as_planned",
-                                            "step_scalars_equal",
-                                            "rest_after_steps",
-                                            "clock_agrees",
-                                            "process_as_told",
-                                            "error",
-                                            "sentence",
-                                            "verify"};
-
-/// Those that caught a fault in the row of a result.
+/// What caught a fault in the row of a result: checks, or an error.
 std::set<std::string> catchers(const json& row) {
   std::set<std::string> caught;
   if (row.contains("proof")) {
@@ -78,45 +59,41 @@ std::set<std::string> catchers(const json& row) {
     }
   }
   if (!caught.empty() || row.at("status") == "ok") return caught;
-  // Nothing was timed: the reason has the check that failed before step 0, or an error.
   const std::string reason = row.at("reason");
-  for (const std::string& each : kCatchers) {
-    if (reason.find(each + ": ") != std::string::npos) caught.insert(each);
-  }
-  if (caught.empty()) caught.insert("error");
-  return caught;
+  // Nothing was timed: the reason begins with the check that failed before step 0.
+  const bool proof = row.at("status") == "proof failed";
+  return {proof ? reason.substr(0, reason.find(": ")) : "error"};
 }
 
-std::string page_row(const std::string& fault, const std::set<std::string>& caught) {
-  std::string row = "| " + fault + " |";
-  for (const std::string& each : kCatchers) row += caught.contains(each) ? " x |" : "  |";
-  return row;
-}
+/// By the name of a fault, what catches it: "`parameters_equal`, `compute_copy`".
+using CaughtBy = std::map<std::string, std::string>;
 
-/// The rows of the page's table, by their first cell.
-std::map<std::string, std::string> page_rows() {
-  std::map<std::string, std::string> rows;
+/// As the page's table has it.
+CaughtBy caught_on_page() {
+  CaughtBy out;
   std::ifstream page(kPage);
   for (std::string line; std::getline(page, line);) {
-    if (!line.starts_with("| ")) continue;
-    rows[line.substr(2, line.find(" |", 2) - 2)] = line;
+    if (!line.starts_with("| `")) continue;
+    const std::vector<std::string> cells = split_at(line, '|');
+    std::istringstream faults(cells[2]);
+    for (std::string fault; faults >> fault;) {
+      if (fault.ends_with(',')) fault.pop_back();
+      out[fault] = cells[1].substr(1, cells[1].size() - 2);
+    }
   }
-  return rows;
+  return out;
 }
 
-/// With DDPRUN_UPDATE_DOCS: writes a fault's row where it stands, or behind the last one.
-void update_page(const std::string& fault, const std::string& row) {
-  std::ifstream in(kPage);
-  std::string text, last;
-  bool known = false;
-  for (std::string line; std::getline(in, line); last = line) {
-    if (last.starts_with("|") && !line.starts_with("|") && !known) text += row + "\n", known = true;
-    const bool same = line.starts_with("| " + fault + " |");
-    known = known || same;
-    text += (same ? row : line) + "\n";
-  }
-  if (!known) text += row + "\n";
-  std::ofstream(kPage) << text;
+void append(const std::string& name, std::string& list) {
+  list += (list.empty() ? "" : ", ") + name;
+}
+
+std::string table_of(const CaughtBy& caught) {
+  std::map<std::string, std::string> faults;  // by what catches them
+  for (const auto& [fault, by] : caught) append(fault, faults[by]);
+  std::string table = "| caught by | faults |\n|---|---|\n";
+  for (const auto& [by, names] : faults) table += "| " + by + " | " + names + " |\n";
+  return table;
 }
 
 TEST_P(PlantedFault, IsCaught) {
@@ -144,17 +121,17 @@ TEST_P(PlantedFault, IsCaught) {
   }
   if (any_seed) return;  // other checks may be the first
   for (const std::string& words : planted.says) EXPECT_THAT(said, HasSubstr(words));
-  const std::string row = page_row(planted.name, caught);
-  if (std::getenv("DDPRUN_UPDATE_DOCS") != nullptr) return update_page(planted.name, row);
-  EXPECT_EQ(page_rows()[planted.name], row) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
+  std::string by;
+  for (const std::string& each : caught) append("`" + each + "`", by);
+  CaughtBy page = caught_on_page();
+  page[planted.name] = by;
+  expect_table(kPage, "<!-- faults -->\n", table_of(page));
 }
 
 TEST(PlantedFaultsPage, HasTheFaultsThatAreTestedAndNoOthers) {
   std::set<std::string> tested, written;
   for (const Planted& each : planted_faults()) tested.insert(each.name);
-  for (const auto& [name, row] : page_rows()) {
-    if (name != "fault") written.insert(name);
-  }
+  for (const auto& [fault, by] : caught_on_page()) written.insert(fault);
   EXPECT_EQ(written, tested);
   EXPECT_GE(tested.size(), 100U);
 }
