@@ -22,9 +22,10 @@ def rows(text):
 
 def column_names():
     """Of every kind of experiment, as its tables show them."""
-    found = set()
-    for table in re.findall(r"<!-- figures.*?<!-- end -->", (REPO / "docs/measurement.md").read_text(), re.DOTALL):
-        found.update(row[0] for row in rows(table))
+    found, page = set(), (REPO / "docs/measurement.md").read_text()
+    for tables, column in (("samples", 3), ("figures", 0)):
+        for table in re.findall(rf"<!-- {tables}.*?<!-- end -->", page, re.DOTALL):
+            found.update(row[column] for row in rows(table))
     return found | {"proof"}
 
 

@@ -6,12 +6,7 @@
 
 #include <set>
 
-#include "ddprun/experiments/arithmetic/arithmetic_kind.h"
-#include "ddprun/experiments/attention/attention_kind.h"
-#include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/kinds.h"
-#include "ddprun/experiments/precision/precision_study.h"
-#include "ddprun/experiments/training/training.h"
 #include "support/page_tables.h"
 
 namespace ddprun {
@@ -24,11 +19,11 @@ void expect_table(const std::string& marker, const std::string& table) {
 std::string over_ranks(OverRanks how) {
   switch (how) {
     case OverRanks::mean:
-      return "mean over r of";
+      return "mean over r";
     case OverRanks::max:
-      return "max over r of";
+      return "max over r";
     case OverRanks::sum:
-      return "sum over r of";
+      return "sum over r";
   }
   return "";
 }
@@ -60,45 +55,50 @@ std::string over_steps(const Quantity& quantity, const std::string& of_step) {
   return "";
 }
 
-/// The formula of its figure, as the page has it.
+/// How its figure is made, as the page has it.
 std::string formula(const Quantity& quantity) {
   std::string text = quantity.meaning;
   if (quantity.of_steps()) {
-    const std::string& sample = quantity.of == nullptr ? quantity.key : quantity.of->key;
-    text = over_steps(quantity, over_ranks(quantity.over_ranks) + " `" + sample + "`(r, i)");
+    const std::string samples = over_ranks(quantity.over_ranks);
+    text = over_steps(quantity, quantity.of == nullptr
+                                    ? samples
+                                    : samples + " of `" + quantity.of->key + "`(r, i)");
   }
   return quantity.remark.empty() ? text : text + ": " + quantity.remark;
 }
 
-/// The samples and the figures of a kind as two tables.
-std::string samples_markdown(const ExperimentKind& kind) {
-  std::string out = "| sample | unit | meaning |\n|---|---|---|\n";
-  for (const Quantity& q : kind.quantities()) {
-    if (q.measured()) out += "| `" + q.key + "` | " + q.unit + " | " + q.meaning + " |\n";
-  }
-  return out;
+std::string column(const Quantity& quantity) {
+  return quantity.title.empty() ? "–" : quantity.title;
 }
 
-std::string figures_markdown(const ExperimentKind& kind) {
-  std::string out = "| column | in result.json | unit | formula |\n|---|---|---|---|\n";
+/// A kind's samples with their figures, and its other figures, as two tables.
+std::string samples_markdown(const ExperimentKind& kind) {
+  std::string out = "| sample | unit | meaning | column | its figure |\n|---|---|---|---|---|\n";
   for (const Quantity& q : kind.quantities()) {
-    out += "| " + (q.title.empty() ? "–" : q.title) + " | `" + q.key + "` | " + q.unit + " | " +
+    if (!q.measured()) continue;
+    out += "| `" + q.key + "` | " + q.unit + " | " + q.meaning + " | " + column(q) + " | " +
            formula(q) + " |\n";
   }
   return out;
 }
 
+/// Empty if all figures are those of samples.
+std::string figures_markdown(const ExperimentKind& kind) {
+  std::string rows;
+  for (const Quantity& q : kind.quantities()) {
+    if (q.measured()) continue;
+    rows += "| " + column(q) + " | `" + q.key + "` | " + q.unit + " | " + formula(q) + " |\n";
+  }
+  return rows.empty() ? ""
+                      : "| column | in result.json | unit | formula |\n|---|---|---|---|\n" + rows;
+}
+
 TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
-  expect_table("<!-- samples -->\n", samples_markdown(training()));
-  expect_table("<!-- figures -->\n", figures_markdown(training()));
-  expect_table("<!-- samples: collectives -->\n", samples_markdown(collectives()));
-  expect_table("<!-- figures: collectives -->\n", figures_markdown(collectives()));
-  expect_table("<!-- samples: attention -->\n", samples_markdown(attention_kind()));
-  expect_table("<!-- figures: attention -->\n", figures_markdown(attention_kind()));
-  expect_table("<!-- samples: precision -->\n", samples_markdown(precision_study()));
-  expect_table("<!-- figures: precision -->\n", figures_markdown(precision_study()));
-  expect_table("<!-- samples: arithmetic -->\n", samples_markdown(arithmetic()));
-  expect_table("<!-- figures: arithmetic -->\n", figures_markdown(arithmetic()));
+  for (const RunnableKind* kind : experiment_kinds()) {
+    expect_table("<!-- samples: " + kind->name() + " -->\n", samples_markdown(*kind));
+    const std::string figures = figures_markdown(*kind);
+    if (!figures.empty()) expect_table("<!-- figures: " + kind->name() + " -->\n", figures);
+  }
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {
