@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 
-#include "ddprun/base/error.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
 #include "ddprun/checkpoint/tensor_file.h"
 #include "faults/fuzz/target.h"
@@ -35,28 +34,23 @@ class Checkpoint final : public Target {
   }
 
   Verdict run(const std::string& input, const fs::path& scratch) override {
-    const std::size_t which =
-        input.empty() ? 0 : static_cast<unsigned char>(input[0]) % files_.size();
+    const std::size_t which = first_byte(input) % files_.size();
     const fs::path folder = scratch / checkpoint_name(state_.step);
     fs::create_directories(folder);
     for (const auto& [name, bytes] : files_) write(folder / name, bytes);
-    write(folder / files_[which].first, input.empty() ? input : input.substr(1));
+    write(folder / files_[which].first, behind_it(input));
     write(scratch / kLatestFile, checkpoint_name(state_.step) + "\n");
-    try {
-      const CheckpointState read = read_state(find_checkpoint(scratch));
-      if (!first_damage(folder, read).empty()) return Verdict::refused;
-      if (to_json_text(read) != files_.back().second) {
-        throw std::logic_error("another state was accepted");
-      }
-      for (const auto& [name, bytes] : files_) {
-        if (name != kStateFile && fuzz::read(folder / name) != bytes) {
-          throw std::logic_error("other tensors were accepted");
-        }
-      }
-      return Verdict::accepted;
-    } catch (const Error&) {
-      return Verdict::refused;
+    const CheckpointState read = read_state(find_checkpoint(scratch));
+    if (!first_damage(folder, read).empty()) return Verdict::refused;
+    if (to_json_text(read) != files_.back().second) {
+      throw std::logic_error("another state was accepted");
     }
+    for (const auto& [name, bytes] : files_) {
+      if (name != kStateFile && fuzz::read(folder / name) != bytes) {
+        throw std::logic_error("other tensors were accepted");
+      }
+    }
+    return Verdict::accepted;
   }
 
  private:

@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ddprun/base/error.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/data/data.h"
 #include "faults/fuzz/target.h"
@@ -43,23 +42,19 @@ class Data final : public Target {
   }
 
   Verdict run(const std::string& input, const fs::path& scratch) override {
-    const int how = input.empty() ? 0 : static_cast<unsigned char>(input[0]);
+    const int how = first_byte(input);
     const fs::path file = scratch / "data.bin";
-    write(file, input.empty() ? input : input.substr(1));
+    write(file, behind_it(input));
     constexpr std::int64_t kVocabularies[] = {1, 8, 256, 50'257, 65'536, std::int64_t{1} << 40};
     constexpr std::int64_t kContexts[] = {1, 4, 16, std::int64_t{1} << 40};
     DataConfig config;
     config.source = how % 2 == 0 ? DataKind::text : DataKind::tokens;
     config.token_type = how / 2 % 2 == 0 ? TokenType::uint16 : TokenType::uint32;
     config.path.assign(1 + how / 128, how / 4 % 8 == 0 ? scratch.string() : file.string());
-    try {
-      const auto data = open_data(config, kVocabularies[how % 6], kContexts[how / 6 % 4], 0);
-      data->batch(how, how, 4);
-      data->check_unchanged();
-      return Verdict::accepted;
-    } catch (const Error&) {
-      return Verdict::refused;
-    }
+    const auto data = open_data(config, kVocabularies[how % 6], kContexts[how / 6 % 4], 0);
+    data->batch(how, how, 4);
+    data->check_unchanged();
+    return Verdict::accepted;
   }
 };
 
@@ -111,16 +106,12 @@ class Result final : public Target {
   Verdict run(const std::string& input, const fs::path& scratch) override {
     fs::create_directories(scratch / "earlier");
     write(scratch / "earlier" / "result.json", input);
-    try {
-      std::vector<Row> rows;
-      for (const auto& [run, known] : earlier_rows(scratch)) rows.push_back(known.front().row);
-      if (rows.empty()) return Verdict::refused;
-      terminal_report(TableLines(rows), Terminal{});
-      for (const Row& row : rows) test::row_json(row);
-      return Verdict::accepted;
-    } catch (const Error&) {
-      return Verdict::refused;
-    }
+    std::vector<Row> rows;
+    for (const auto& [run, known] : earlier_rows(scratch)) rows.push_back(known.front().row);
+    if (rows.empty()) return Verdict::refused;
+    terminal_report(TableLines(rows), Terminal{});
+    for (const Row& row : rows) test::row_json(row);
+    return Verdict::accepted;
   }
 
  private:
@@ -147,13 +138,7 @@ class Plugin final : public Target {
   Verdict run(const std::string& input, const fs::path& scratch) override {
     write(scratch / "fuzz.so", input);
     const PluginRegistry registry({scratch});
-    for (const PluginInfo& info : registry.list()) {
-      try {
-        registry.create(info.kind, info.name);
-      } catch (const Error&) {
-        return Verdict::refused;
-      }
-    }
+    for (const PluginInfo& info : registry.list()) registry.create(info.kind, info.name);
     return registry.list().empty() ? Verdict::refused : Verdict::accepted;
   }
 

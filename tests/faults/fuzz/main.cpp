@@ -19,6 +19,7 @@
 
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
 #include "faults/fuzz/target.h"
@@ -77,6 +78,8 @@ std::string try_input(Target& target, const std::string& input, const fs::path& 
   std::string verdict;
   try {
     verdict = target.run(input, scratch) == Verdict::accepted ? "A" : "R";
+  } catch (const Error&) {
+    verdict = "R";
   } catch (const std::exception& error) {
     return fmt::format("Fthrew {}: {}", typeid(error).name(),
                        printable_line(shortened(error.what(), 500)));

@@ -28,7 +28,7 @@ class Target {
 
   virtual std::string make(Dice& dice) const = 0;
   /// Writes what it must into `scratch`, an empty folder of the process. ddprun::Error is a
-  /// refusal; anything else that is thrown is a finding.
+  /// refusal too; anything else that is thrown is a finding.
   virtual Verdict run(const std::string& input, const std::filesystem::path& scratch) = 0;
   /// Whether the program ends so with a sentence about the input.
   virtual bool is_refusal(const std::string& /*death*/) const { return false; }
@@ -53,6 +53,10 @@ std::unique_ptr<Target> result_target();
 std::unique_ptr<Target> checkpoint_target(const std::filesystem::path& build);
 std::unique_ptr<Target> tokenizer_target();
 std::unique_ptr<Target> plugin_target(const std::filesystem::path& build);
+
+/// What precedes a file's bytes in an input, and says what they are; 0 of an empty input.
+inline unsigned char first_byte(const std::string& input) { return input.empty() ? 0 : input[0]; }
+inline std::string behind_it(const std::string& input) { return input.substr(!input.empty()); }
 
 std::string read(const std::filesystem::path& file);
 void write(const std::filesystem::path& file, const std::string& bytes);

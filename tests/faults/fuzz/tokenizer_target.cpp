@@ -4,7 +4,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "ddprun/base/error.h"
 #include "ddprun/tokenizer/tokenizer.h"
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "faults/fuzz/target.h"
@@ -60,18 +59,13 @@ class VocabularyFile final : public Target {
 
   Verdict run(const std::string& input, const fs::path& scratch) override {
     const fs::path file = scratch / "vocabulary";
-    write(file, input.empty() ? input : input.substr(1));
-    try {
-      const Tokenizer tokenizer =
-          read_tokenizer(file, !input.empty() && input[0] == '\1' ? "cl100k" : "");
-      const std::vector<std::int32_t> tokens = tokenizer.encode(text_);
-      if (tokenizer.decode({tokens.begin(), tokens.end()}) != text_) {
-        throw std::logic_error("another text came back");
-      }
-      return Verdict::accepted;
-    } catch (const Error&) {
-      return Verdict::refused;
+    write(file, behind_it(input));
+    const Tokenizer tokenizer = read_tokenizer(file, first_byte(input) == 1 ? "cl100k" : "");
+    const std::vector<std::int32_t> tokens = tokenizer.encode(text_);
+    if (tokenizer.decode({tokens.begin(), tokens.end()}) != text_) {
+      throw std::logic_error("another text came back");
     }
+    return Verdict::accepted;
   }
 
  private:
