@@ -273,9 +273,6 @@ TEST(Account, RefusesInOneSentence) {
     return refusal_of(folder, arguments);
   };
   EXPECT_THAT(refusal({"a.yaml", "--memory", "80"}), HasSubstr("needs a size with its unit"));
-  EXPECT_THAT(refusal({"a.yaml", "--link", "200GB/s"}), HasSubstr("a bandwidth and a latency"));
-  EXPECT_THAT(refusal({"a.yaml", "--ranks", "0"}), HasSubstr("no number of ranks"));
-  EXPECT_THAT(refusal({"a.yaml", "--hosts", "8"}), HasSubstr("hosts x ranks of each"));
   EXPECT_THAT(refusal({"a.yaml", "--ranks", "4"}), HasSubstr("the sweep replaces it"));
   EXPECT_THAT(refusal({"c.yaml"}), HasSubstr("this kind of experiment has no account"));
   folder.write("h.yaml", experiment(""));

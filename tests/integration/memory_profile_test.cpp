@@ -1,4 +1,5 @@
-// profile.memory as a user meets it: files whose figures add up, in a step that nobody measures.
+// profile.memory as a user meets it: files whose figures add up. As profile.operators it takes no
+// step that is measured.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,19 +94,25 @@ TEST(MemoryProfile, FindsWhatTheFormulaSaysABlockSaves) {
   EXPECT_EQ(saved("every_block"), std::pair(kStream, kBlock)) << "all but its output is gone";
 }
 
-TEST(MemoryProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
-  const TemporaryFolder with, without;
-  const json recorded = run(with, kMemory), plain = run(without, "");
-  EXPECT_FALSE(std::filesystem::exists(only_result(without, "run") / "profile/01/memory.json"));
-  for (const json& result : {recorded, plain}) {
-    EXPECT_EQ(result["rows"][0]["ranks"][0]["samples"]["warmup"].dump(),
-              "[true,true,false,false,false]");
+TEST(Profile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
+  const TemporaryFolder without;
+  const json plain = run(without, "")["rows"][0]["ranks"];
+  EXPECT_FALSE(std::filesystem::exists(only_result(without, "run") / "profile"));
+  EXPECT_EQ(plain[0]["samples"]["warmup"].dump(), "[true,true,false,false,false]");
+  for (const auto& [option, record] :
+       {std::pair("memory", "memory_peak"), {"operators", "operators"}}) {
+    SCOPED_TRACE(option);
+    const TemporaryFolder with;
+    const std::string profile = std::string("profile: {") + option + ": true}\n";
+    const json ranks = run(with, profile)["rows"][0]["ranks"];
+    EXPECT_TRUE(ranks[0].contains(record));
+    EXPECT_FALSE(ranks[1].contains(record)) << "rank 0 alone";
+    EXPECT_FALSE(plain[0].contains(record));
+    for (const char* sample : {"warmup", "loss"}) {
+      EXPECT_EQ(ranks[0]["samples"][sample], plain[0]["samples"][sample]);
+    }
+    EXPECT_EQ(ranks[0]["parameter_hash"], plain[0]["parameter_hash"]);
   }
-  EXPECT_EQ(recorded["rows"][0]["ranks"][0]["samples"]["loss"],
-            plain["rows"][0]["ranks"][0]["samples"]["loss"]);
-  EXPECT_EQ(recorded["rows"][0]["ranks"][0]["parameter_hash"],
-            plain["rows"][0]["ranks"][0]["parameter_hash"]);
-  EXPECT_FALSE(plain["rows"][0]["ranks"][0].contains("memory_peak"));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// profile.operators as a user meets it: times that sum to the step's, FLOPs of the formula, in a
-// step that nobody measures.
+// profile.operators as a user meets it: times that sum to the step's, FLOPs of the formula.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -141,24 +140,6 @@ TEST(OperatorProfile, HasCallsPartsAndSums) {
   EXPECT_EQ(calls["ddprun::rms_norm"], 2 * kLayers + 1);
   EXPECT_EQ(calls["ddprun::swiglu"], kLayers);
   EXPECT_GT(calls["ddprun::update"], 0);
-}
-
-TEST(OperatorProfile, TakesNoMeasuredStepAndIsOffUnlessAskedFor) {
-  const TemporaryFolder with, without;
-  with.write("run.yaml", tiny_experiment(kOperators));
-  without.write("run.yaml", tiny_experiment());
-  std::vector<json> results;
-  for (const TemporaryFolder* folder : {&with, &without}) {
-    must_run(*folder, {"run.yaml", "--set", "train.warmup_steps=2"});
-    results.push_back(result_of(*folder, "run")["rows"][0]["ranks"]);
-  }
-  EXPECT_FALSE(std::filesystem::exists(only_result(without, "run") / "profile/01/operators.csv"));
-  EXPECT_TRUE(results[0][0].contains("operators"));
-  EXPECT_FALSE(results[0][1].contains("operators")) << "rank 0 alone";
-  EXPECT_FALSE(results[1][0].contains("operators"));
-  EXPECT_EQ(results[0][0]["samples"]["warmup"].dump(), "[true,true,false,false,false]");
-  EXPECT_EQ(results[0][0]["samples"]["loss"], results[1][0]["samples"]["loss"]);
-  EXPECT_EQ(results[0][0]["parameter_hash"], results[1][0]["parameter_hash"]);
 }
 
 }  // namespace

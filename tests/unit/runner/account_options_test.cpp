@@ -27,7 +27,9 @@ TEST(AccountOptions, HostsMakeUpTheRanks) {
   EXPECT_THAT(options.ranks, ElementsAre(32));
   EXPECT_EQ(options.ranks_per_host, 4);
   EXPECT_THAT(refusal({.ranks = "16", .hosts = "8x4"}), HasSubstr("which make up --ranks"));
-  EXPECT_THAT(refusal({.hosts = "8x"}), HasSubstr("hosts x ranks of each"));
+  for (const char* hosts : {"8x", "8"}) {
+    EXPECT_THAT(refusal({.hosts = hosts}), HasSubstr("hosts x ranks of each")) << hosts;
+  }
 }
 
 TEST(AccountOptions, HostsHaveALinkOfTheirOwn) {
