@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <sstream>
 #include <string>
 
 #include "combinations.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 namespace {
@@ -40,11 +40,9 @@ std::string cases_of(const PluginChoice& plugin) {
 /// refused.
 bool takes(const std::string& filter, const std::string& name) {
   const auto any = [&](const std::string& patterns) {
-    std::istringstream in(patterns);
-    for (std::string pattern; std::getline(in, pattern, ':');) {
-      if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
-    }
-    return false;
+    return std::ranges::any_of(split_at(patterns, ':'), [&](const std::string& pattern) {
+      return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    });
   };
   const std::size_t minus = filter.find('-');
   if (minus == std::string::npos) return any(filter);

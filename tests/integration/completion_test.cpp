@@ -65,8 +65,7 @@ class Completion : public testing::TestWithParam<ShellUnderTest> {
     const std::string last = line.substr(line.rfind(' ') + 1);
     const bool of_value = last.find('=') != std::string::npos && GetParam().name == "bash";
     Words words;
-    std::istringstream lines(run.out);
-    for (std::string word; std::getline(lines, word);) {
+    for (std::string word : lines_of(run.out)) {
       if (word.empty()) continue;
       if (of_value) word = last.substr(0, last.find('=') + 1) + word;  // readline keeps the key
       if (word.starts_with(last)) words.insert(word);
@@ -120,9 +119,8 @@ TEST_P(Completion, OffersEverythingThatCanBeDescribed) {
 }
 
 TEST_P(Completion, OffersKeysAndThenTheirValues) {
-  std::istringstream described(run_ddprun(folder_, {"describe", "train"}).out);
   Words keys;
-  for (std::string line; std::getline(described, line);) {
+  for (const std::string& line : lines_of(run_ddprun(folder_, {"describe", "train"}).out)) {
     if (line.starts_with("    ") || line.find("default") == std::string::npos) continue;
     const std::string key = line.substr(0, line.find(' '));
     if (key != "key") keys.insert("train." + key + "=");

@@ -22,12 +22,8 @@ class DataCommand : public testing::Test {
   }
   /// The lines of the output, with one space where there are several.
   static std::vector<std::string> lines(const CommandResult& result) {
-    std::vector<std::string> out;
-    std::istringstream text(result.out);
-    for (std::string line; std::getline(text, line);) {
-      out.push_back(std::regex_replace(std::regex_replace(line, std::regex(" +"), " "),
-                                       std::regex("^ | $"), ""));
-    }
+    auto out = lines_of(std::regex_replace(result.out, std::regex(" +"), " "));
+    for (std::string& line : out) boost::trim(line);
     return out;
   }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }

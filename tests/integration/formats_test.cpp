@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "support/ddprun_command.h"
 #include "support/matchers.h"
@@ -31,9 +30,8 @@ int columns_of(const std::string& line) {
 }
 
 int widest_of_table(const std::string& text) {
-  std::istringstream lines(text);
   int widest = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(text)) {
     if (line.empty() && widest > 0) break;  // sentences follow
     widest = std::max(widest, columns_of(line));
   }

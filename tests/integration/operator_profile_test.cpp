@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <map>
-#include <sstream>
 
+#include "ddprun/base/text.h"
 #include "support/ddprun_command.h"
 #include "support/matchers.h"
 
@@ -15,20 +15,12 @@ constexpr const char* kOperators = "profile: {operators: true}\n";
 
 /// The lines of a table of commas, by the names of its columns.
 std::vector<std::map<std::string, std::string>> read_csv(const std::string& text) {
-  std::istringstream lines(text);
-  std::vector<std::string> names;
-  std::vector<std::map<std::string, std::string>> out;
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream cells(line);
-    std::vector<std::string> values;
-    for (std::string cell; std::getline(cells, cell, ',');) values.push_back(cell);
-    values.resize(std::max(names.size(), values.size()));
-    if (names.empty()) {
-      names = values;
-      continue;
-    }
-    out.emplace_back();
-    for (std::size_t i = 0; i < names.size(); ++i) out.back()[names[i]] = values[i];
+  const std::vector<std::string> lines = lines_of(text);
+  const std::vector<std::string> names = split_at(lines.at(0), ',');
+  std::vector<std::map<std::string, std::string>> out(lines.size() - 1);
+  for (std::size_t row = 0; row < out.size(); ++row) {
+    const std::vector<std::string> values = split_at(lines[row + 1], ',');
+    for (std::size_t i = 0; i < names.size(); ++i) out[row][names[i]] = values.at(i);
   }
   return out;
 }

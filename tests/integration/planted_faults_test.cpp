@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 
-#include "ddprun/base/text.h"
 #include "ddprun/measure/environment.h"
 #include "integration/planted_faults.h"
 #include "support/ddprun_command.h"
@@ -71,14 +69,13 @@ using CaughtBy = std::map<std::string, std::string>;
 /// As the page's table has it.
 CaughtBy caught_on_page() {
   CaughtBy out;
-  std::ifstream page(kPage);
-  for (std::string line; std::getline(page, line);) {
+  for (const std::string& line : lines_of(read_file(kPage))) {
     if (!line.starts_with("| `")) continue;
-    const std::vector<std::string> cells = split_at(line, '|');
-    std::istringstream faults(cells[2]);
+    const std::vector<std::string> cells = cells_of(line);
+    std::istringstream faults(cells[1]);
     for (std::string fault; faults >> fault;) {
       if (fault.ends_with(',')) fault.pop_back();
-      out[fault] = cells[1].substr(1, cells[1].size() - 2);
+      out[fault] = cells[0];
     }
   }
   return out;

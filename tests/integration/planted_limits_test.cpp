@@ -4,8 +4,8 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "ddprun/base/text.h"
 #include "support/ddprun_command.h"
 #include "support/matchers.h"
 
@@ -49,11 +49,8 @@ json finding(const TemporaryFolder& folder, const std::string& what) {
 /// Of collectives.csv: what limited each collective, by its label.
 std::map<std::string, std::string> limits(const TemporaryFolder& folder) {
   std::map<std::string, std::string> out;
-  std::istringstream in(read_file(only_result(folder, "planted") / "collectives.csv"));
-  for (std::string line; std::getline(in, line);) {
-    std::vector<std::string> cells;
-    std::istringstream cells_of(line);
-    for (std::string cell; std::getline(cells_of, cell, ',');) cells.push_back(cell);
+  for (const auto& line : lines_of(read_file(only_result(folder, "planted") / "collectives.csv"))) {
+    const std::vector<std::string> cells = split_at(line, ',');
     out[cells.at(4)] = cells.back();
   }
   return out;

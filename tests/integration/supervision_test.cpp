@@ -33,8 +33,7 @@ class Supervision : public testing::Test {
 std::set<std::string> listening_sockets() {
   std::set<std::string> found;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::istringstream lines(read_file(table));
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : lines_of(read_file(table))) {
       std::istringstream fields(line);
       std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
       constexpr std::size_t kState = 3, kInode = 9;

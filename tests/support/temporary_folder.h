@@ -1,6 +1,7 @@
 // Files of a test's own.
 #pragma once
 
+#include <boost/algorithm/string.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,15 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+/// The cells of a line of a table in Markdown.
+inline std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  const auto inner = boost::trim_copy_if(line, boost::is_any_of("| "));
+  boost::split(cells, inner, boost::is_any_of("|"));
+  for (std::string& cell : cells) boost::trim(cell);
+  return cells;
 }
 
 /// A new folder under the system's temporary folder, removed with this object.

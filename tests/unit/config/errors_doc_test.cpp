@@ -129,9 +129,8 @@ std::vector<SourceError> source_errors() {
 /// The first cells of the tables between <!-- errors --> and <!-- end -->.
 std::vector<std::string> documented_errors() {
   std::vector<std::string> found;
-  std::istringstream lines(read_file(kSources / "docs/errors.md"));
   bool errors = false;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : test::lines_of(read_file(kSources / "docs/errors.md"))) {
     if (line.starts_with("<!--")) errors = line == "<!-- errors -->";
     const bool row = line.starts_with("| ") && !line.starts_with("| message |");
     if (errors && row) found.push_back(line.substr(2, line.find(" | ") - 2));

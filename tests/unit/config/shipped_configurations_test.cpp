@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/experiments/kinds.h"
 #include "support/matchers.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun {
 namespace {
@@ -21,16 +21,12 @@ TEST(ShippedConfigurations, AllLoadAndSayTheirSchemaQuestionAndCost) {
     ++files;
     SCOPED_TRACE(entry.path().string());
     EXPECT_NO_THROW(load_experiments(entry.path(), {}, experiment_kinds()));
-    std::ifstream stream(entry.path());
-    std::string schema, question, cost;
-    std::getline(stream, schema);
-    std::getline(stream, question);
-    std::getline(stream, cost);
+    const std::vector<std::string> lines = test::lines_of(test::read_file(entry.path()));
     const fs::path file =
         (configs / "ddprun.schema.json").lexically_relative(entry.path().parent_path());
-    EXPECT_EQ(schema, "# yaml-language-server: $schema=" + file.string());
-    EXPECT_THAT(question, AllOf(StartsWith("# "), EndsWith("?")));
-    EXPECT_THAT(cost, StartsWith("# Cost: "));
+    EXPECT_EQ(lines.at(0), "# yaml-language-server: $schema=" + file.string());
+    EXPECT_THAT(lines.at(1), AllOf(StartsWith("# "), EndsWith("?")));
+    EXPECT_THAT(lines.at(2), StartsWith("# Cost: "));
   }
   EXPECT_GE(files, 1);
 }

@@ -2,11 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "ddprun/data/data.h"
 #include "ddprun/model/initialization.h"
 #include "ddprun/optim/optimizer.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun {
 namespace {
@@ -22,19 +22,10 @@ using Row = std::vector<std::string>;
 
 /// The cells of the table behind `<!-- example: name -->`, without its head.
 std::vector<Row> example(const std::string& name) {
-  std::ifstream page(DDPRUN_SOURCE_DIR "/docs/model_and_data.md");
+  const auto lines = test::lines_of(test::read_file(DDPRUN_SOURCE_DIR "/docs/model_and_data.md"));
+  auto line = std::ranges::find(lines, "<!-- example: " + name + " -->");
   std::vector<Row> rows;
-  std::string line;
-  while (std::getline(page, line) && line != "<!-- example: " + name + " -->") {
-  }
-  while (std::getline(page, line) && line != "<!-- end -->") {
-    Row row;
-    std::istringstream cells(line.substr(2));
-    for (std::string cell; std::getline(cells, cell, '|');) {
-      row.push_back(std::regex_replace(cell, std::regex("^ +| +$"), ""));
-    }
-    rows.push_back(row);
-  }
+  while (line != lines.end() && *++line != "<!-- end -->") rows.push_back(test::cells_of(*line));
   if (rows.size() < 3) ADD_FAILURE() << name << ": no rows";
   rows.erase(rows.begin(), rows.begin() + 2);
   return rows;

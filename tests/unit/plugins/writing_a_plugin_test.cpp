@@ -3,29 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
+
+#include "support/temporary_folder.h"
 
 namespace {
 
+using ddprun::test::lines_of;
+
 std::string text_of(const std::string& file) {
-  std::ifstream in(std::string(DDPRUN_SOURCE_DIR "/") + file);
-  EXPECT_TRUE(in.good()) << file;
-  return {std::istreambuf_iterator<char>(in), {}};
+  return ddprun::test::read_file(std::string(DDPRUN_SOURCE_DIR "/") + file);
 }
 
 /// The fenced blocks that name a file after their language, as in "```cpp chunked.cpp".
 std::map<std::string, std::string> named_blocks(const std::string& markdown) {
   std::map<std::string, std::string> blocks;
-  std::istringstream in(markdown);
-  std::string line, name;
+  std::string name;
   bool inside = false;
-  while (std::getline(in, line)) {
+  for (const std::string& line : lines_of(markdown)) {
     if (line.starts_with("```")) {
       inside = !inside;
       const auto space = line.find(' ');
@@ -93,10 +91,9 @@ std::multiset<std::string> virtuals_of(const std::string& kind, const std::strin
 /// The tables of what the core calls, and when: class -> functions.
 std::map<std::string, std::multiset<std::string>> tables_of_calls(const std::string& markdown) {
   std::map<std::string, std::multiset<std::string>> tables;
-  std::istringstream in(markdown);
   const std::regex head("\\| `(\\w+)` \\| when \\|.*"), row("\\| `(\\w+)\\(.*");
-  std::string line, kind;
-  while (std::getline(in, line)) {
+  std::string kind;
+  for (const std::string& line : lines_of(markdown)) {
     std::smatch found;
     if (std::regex_match(line, found, head)) {
       kind = found[1];

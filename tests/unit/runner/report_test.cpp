@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <set>
-#include <sstream>
 
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/csv_files.h"
@@ -18,19 +17,7 @@
 namespace ddprun::test {
 namespace {
 
-/// The cells of a line of Markdown.
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, '|');) {
-    const std::size_t begin = cell.find_first_not_of(' ');
-    if (begin == std::string::npos) continue;  // outside of the first and last bar
-    cells.push_back(cell.substr(begin, cell.find_last_not_of(' ') + 1 - begin));
-  }
-  return cells;
-}
-
-/// Those of a column of the table.
+/// The cells of a column of the table.
 std::vector<std::string> cells_below(const std::string& title, const std::vector<Row>& rows) {
   const std::vector<std::string> lines = lines_of(markdown_of(rows));
   const std::vector<std::string> titles = cells_of(lines[0]);
