@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
+#include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
@@ -24,7 +24,7 @@ namespace ddprun {
 
 namespace {
 
-/// A line for each parameter, with all that decides where it lies in the buffers.
+/// A line for each parameter, with all that decides where it lies in the buffers, and a last one.
 std::vector<std::string> described(const ParameterRoles& roles) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < roles.names.size(); ++i) {
@@ -40,18 +40,8 @@ std::vector<std::string> described(const ParameterRoles& roles) {
     if (parameter.name != roles.names[i]) line += ", tied to " + parameter.name;
     lines.push_back(line);
   }
+  lines.emplace_back("no parameter more");
   return lines;
-}
-
-/// The first line of each that is not the same in both.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream in_a(a), in_b(b);
-  std::string line_a, line_b;
-  for (;;) {
-    if (!std::getline(in_a, line_a)) line_a = "no parameter more";
-    if (!std::getline(in_b, line_b)) line_b = "no parameter more";
-    if (line_a != line_b) return {line_a, line_b};
-  }
 }
 
 /// What travels is laid out by each rank's own model. All ranks call it.
@@ -62,11 +52,12 @@ void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
   const auto texts = group.all_gather_object(text);
   const auto other =
       std::ranges::find_if(texts, [&](const auto& each) { return each != texts[0]; });
-  const auto [got, expected] = first_difference(*other, texts[0]);
+  const auto lines = split_at(*other, '\n'), first_lines = split_at(texts[0], '\n');
+  const auto [got, expected] = std::ranges::mismatch(lines, first_lines);
   throw ConfigError({.what = "the ranks' models are not the same",
                      .where = "the model's parameters",
-                     .got = fmt::format("on rank {}: {}", other - texts.begin(), got),
-                     .expected = "as on rank 0: " + expected,
+                     .got = fmt::format("on rank {}: {}", other - texts.begin(), *got),
+                     .expected = "as on rank 0: " + *expected,
                      .hint = "each rank registers the same parameters in the same order, lays them "
                              "out alike, and freezes the same"});
 }
