@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <iostream>
 #include <thread>
 
@@ -75,14 +76,12 @@ class Encoder {
 
  private:
   void write(const std::vector<std::string_view>& texts, const TextSink& sink) {
-    std::vector<std::vector<std::int32_t>> encoded(texts.size());
-    {
-      std::vector<std::jthread> workers;
-      for (std::size_t i = 0; i < texts.size(); ++i) {
-        workers.emplace_back([&, i] { tokenizer_.encode(texts[i], encoded[i]); });
-      }
+    std::vector<std::future<std::vector<std::int32_t>>> workers;  // as those of count_pieces()
+    for (const std::string_view text : texts) {
+      workers.push_back(
+          std::async(std::launch::async, [this, text] { return tokenizer_.encode(text); }));
     }
-    for (const std::vector<std::int32_t>& each : encoded) write(each, sink);
+    for (auto& worker : workers) write(worker.get(), sink);
   }
 
   void write(const std::vector<std::int32_t>& tokens, const TextSink& sink) {

@@ -2,10 +2,13 @@
 #include "ddprun/tokenizer/split_pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
 #include <pcre2.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -23,8 +26,11 @@ const char* const kO200kPattern =
 
 namespace {
 
-/// PCRE2's \s lacks U+0085, which Unicode's White_Space has.
-std::string with_all_white_space(const std::string& pattern) {
+/// Unicode's White_Space, within brackets. PCRE2's \s lacks U+0085 of it, and has U+180E.
+constexpr std::string_view kWhiteSpace =
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+std::string with_own_white_space(const std::string& pattern) {
   std::string out;
   bool in_class = false;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -32,9 +38,9 @@ std::string with_all_white_space(const std::string& pattern) {
     if (c == '\\' && i + 1 < pattern.size()) {
       const char next = pattern[++i];
       if (next == 's') {
-        out += in_class ? R"(\s\x{85})" : R"([\s\x{85}])";
+        out += in_class ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace);
       } else if (next == 'S' && !in_class) {
-        out += R"([^\s\x{85}])";
+        out += fmt::format("[^{}]", kWhiteSpace);
       } else {
         out += {c, next};
       }
@@ -45,6 +51,12 @@ std::string with_all_white_space(const std::string& pattern) {
     out += c;
   }
   return out;
+}
+
+std::string words_of(int error) {
+  std::array<PCRE2_UCHAR, 256> words{};
+  pcre2_get_error_message(error, words.data(), words.size());
+  return reinterpret_cast<const char*>(words.data());
 }
 
 }  // namespace
@@ -59,15 +71,42 @@ std::string pattern_named(const std::string& name) {
 }
 
 struct SplitPattern::Compiled {
+  std::string pattern;
   pcre2_code* code = nullptr;
+  pcre2_match_context* limits = pcre2_match_context_create(nullptr);
   bool ends_with_lines = false;
-  ~Compiled() { pcre2_code_free(code); }
+  ~Compiled() {
+    pcre2_code_free(code);
+    pcre2_match_context_free(limits);
+  }
+  /// Looks for a match from `from` on. Returns whether there is one.
+  bool find(std::string_view text, std::size_t from, pcre2_match_data* match) const;
 };
 
+bool SplitPattern::Compiled::find(std::string_view text, std::size_t from,
+                                  pcre2_match_data* match) const {
+  const auto look = [&](std::uint32_t options) {
+    return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, options,
+                       match, limits);
+  };
+  int found = look(0);
+  // What is compiled just in time has a small stack, and long pieces may need the heap.
+  if (found < 0 && found != PCRE2_ERROR_NOMATCH) found = look(PCRE2_NO_JIT);
+  if (found >= 0 || found == PCRE2_ERROR_NOMATCH) return found >= 0;
+  throw ConfigError({.what = "the pattern cannot split this text",
+                     .where = pattern,
+                     .got = words_of(found),
+                     .expected = "pieces that memory suffices to find",
+                     .hint = "a pattern without groups that repeat needs less"});
+}
+
 SplitPattern::SplitPattern(const std::string& pattern) : compiled_(std::make_unique<Compiled>()) {
+  compiled_->pattern = pattern;
+  pcre2_set_match_limit(compiled_->limits, std::numeric_limits<std::uint32_t>::max());
+  pcre2_set_depth_limit(compiled_->limits, std::numeric_limits<std::uint32_t>::max());
   compiled_->ends_with_lines =
       pattern == kGpt2Pattern || pattern == kCl100kPattern || pattern == kO200kPattern;
-  const std::string text = with_all_white_space(pattern);
+  const std::string text = with_own_white_space(pattern);
   int error = 0;
   PCRE2_SIZE at = 0;
   compiled_->code =
@@ -77,11 +116,9 @@ SplitPattern::SplitPattern(const std::string& pattern) : compiled_(std::make_uni
     pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);
     return;
   }
-  std::array<PCRE2_UCHAR, 256> words{};
-  pcre2_get_error_message(error, words.data(), words.size());
   throw ConfigError({.what = "the pattern that splits text is no regular expression",
                      .where = pattern,
-                     .got = reinterpret_cast<const char*>(words.data()),
+                     .got = words_of(error),
                      .expected = "gpt2, cl100k, o200k, or a regular expression",
                      .hint = "a tokenizer.json has its own"});
 }
@@ -95,17 +132,21 @@ void SplitPattern::split(std::string_view text,
   pcre2_match_data* const match = pcre2_match_data_create(1, nullptr);
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> owner(
       match, &pcre2_match_data_free);
+  const auto take = [&](std::size_t begin, std::size_t end) {
+    if (begin < end) visit(text.substr(begin, end - begin));
+  };
+  const auto continues = [&](std::size_t i) { return i < text.size() && (text[i] & 0xC0) == 0x80; };
   std::size_t at = 0;
-  while (at < text.size()) {
-    const int found = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                  text.size(), at, 0, match, nullptr);
+  for (std::size_t from = 0; from < text.size() && compiled_->find(text, from, match);) {
     const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(match);
-    if (found < 0 || ends[1] <= at) break;
-    if (ends[0] > at) visit(text.substr(at, ends[0] - at));
-    visit(text.substr(ends[0], ends[1] - ends[0]));
-    at = ends[1];
+    take(at, ends[0]);
+    take(ends[0], ends[1]);
+    at = from = ends[1];
+    if (ends[0] < ends[1]) continue;
+    do ++from;  // nothing matched: a character that is in no match
+    while (continues(from));
   }
-  if (at < text.size()) visit(text.substr(at));
+  take(at, text.size());
 }
 
 std::size_t SplitPattern::cut(std::string_view text, std::size_t limit) const {

@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <future>
 #include <queue>
-#include <thread>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -174,22 +175,19 @@ class Trainer {
 }  // namespace
 
 void count_pieces(const std::vector<std::string_view>& texts, const SplitPattern& pattern,
-                  const std::vector<std::string>& special, PieceCounts& counts) {
-  std::vector<PieceCounts> of_thread(texts.size());
-  {
-    std::vector<std::jthread> workers;
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      workers.emplace_back([&, i] {
-        PieceCounts& own = of_thread[i];
-        const auto count = [&own](std::string_view piece) { ++own[std::string(piece)]; };
-        for (const std::string_view part : between_special(texts[i], special)) {
-          pattern.split(part, count);
-        }
-      });
-    }
+                  std::vector<std::string> special, PieceCounts& counts) {
+  std::ranges::sort(special, std::greater(), &std::string::size);  // as they are encoded
+  std::vector<std::future<PieceCounts>> workers;  // whose errors come with what they return
+  for (const std::string_view text : texts) {
+    workers.push_back(std::async(std::launch::async, [&pattern, &special, text] {
+      PieceCounts own;
+      const auto count = [&own](std::string_view piece) { ++own[std::string(piece)]; };
+      for (const std::string_view part : between_special(text, special)) pattern.split(part, count);
+      return own;
+    }));
   }
-  for (const PieceCounts& own : of_thread) {
-    for (const auto& [piece, count] : own) counts[piece] += count;
+  for (std::future<PieceCounts>& worker : workers) {
+    for (const auto& [piece, count] : worker.get()) counts[piece] += count;
   }
 }
 

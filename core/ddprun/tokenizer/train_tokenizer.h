@@ -21,7 +21,7 @@ using PieceCounts = std::unordered_map<std::string, std::int64_t>;
 
 /// Adds the pieces of texts, without what stands in `special`, by a thread a text.
 void count_pieces(const std::vector<std::string_view>& texts, const SplitPattern& pattern,
-                  const std::vector<std::string>& special, PieceCounts& counts);
+                  std::vector<std::string> special, PieceCounts& counts);
 
 /// Byte-pair encoding as CS336 trains it (assignment 1, section 2.4): from the 256 bytes on the
 /// pair that comes most often becomes a token, of equal ones the pair whose bytes are the greater,

@@ -29,6 +29,19 @@ TEST(SplitPattern, CutsAsThePatternsSay) {
   EXPECT_THAT(pieces(kO200kPattern, "HelloWorld don't"), ElementsAre("Hello", "World", " don't"));
   EXPECT_THAT(pieces(kGpt2Pattern, "a\u0085\u0085b"), ElementsAre("a", "\u0085", "\u0085", "b"))
       << "U+0085 is white space";
+  EXPECT_THAT(pieces(kGpt2Pattern, "!\u180E!\u3000"), ElementsAre("!\u180E!", "\u3000"))
+      << "U+180E is none";
+}
+
+TEST(SplitPattern, GoesOnBehindWhatTakesMuchToFindAndBehindNothing) {
+  const std::string letters(1 << 20, 'a');
+  EXPECT_THAT(pieces(R"((?:[a-z]|[0-9])+|\s+)", letters + " b1 c"),
+              ElementsAre(letters, " ", "b1", " ", "c"))
+      << "more than the stack holds of what is compiled just in time";
+  const std::string spaces(12'000'000, ' ');
+  EXPECT_EQ(pieces(kCl100kPattern, spaces + "x y").size(), 3u) << "more than PCRE2's match limit";
+  EXPECT_THAT(pieces("[a-z]*|\\s", "ab \u00E92 cd"),
+              ElementsAre("ab", " ", "\u00E9", "2", " ", "cd"));
 }
 
 TEST(SplitPattern, LosesNothingOfWhatIsNoUtf8) {
@@ -128,6 +141,9 @@ TEST(TrainTokenizer, SpecialTokensAreNoTextAndComeLast) {
   count_pieces({"the cat\n", "and the<|end|>", "the"}, SplitPattern(kGpt2Pattern), {"<|end|>"},
                apart);
   EXPECT_EQ(apart, counts_of("the cat\nand the<|end|>the"));
+  PieceCounts longest_first;
+  count_pieces({"<a><b>x"}, SplitPattern(kGpt2Pattern), {"<a>", "<a><b>"}, longest_first);
+  EXPECT_EQ(longest_first, counts_of("x"));
   EXPECT_THAT(test::error_of<ConfigError>([] { trained(256); }), HasSubstr("too small"));
   EXPECT_EQ(train_vocabulary(counts_of("aa"), 1000, kGpt2Pattern, {}).tokens.size(), 257u)
       << "no pair is left";
