@@ -144,6 +144,9 @@ Vocabulary vocabulary_of(const json& in) {
   out.pattern = pattern_of(in.at("pre_tokenizer"));
   read_model(in.at("model"), out);
   for (const json& added : in.value("added_tokens", json::array())) {
+    for (const char* key : {"single_word", "lstrip", "rstrip"}) {
+      if (!is_nothing(added, key)) refuse_tokenizer(std::string("added_tokens with ") + key);
+    }
     put(out.tokens, added.at("id").get<std::int64_t>(), added.at("content").get<std::string>());
     out.special.push_back(added.at("id").get<std::int32_t>());
   }

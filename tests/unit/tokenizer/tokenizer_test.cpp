@@ -300,6 +300,10 @@ TEST_F(OtherTokenizers, AreRefusedInWords) {
   EXPECT_THAT(refusal(with("\"Isolated\"", "\"Removed\"")), HasSubstr("not Isolated"));
   EXPECT_THAT(refusal(with("\"unk_token\": null", "\"unk_token\": \"a\"")),
               HasSubstr("model.unk_token"));
+  for (const std::string key : {"single_word", "lstrip", "rstrip"}) {
+    EXPECT_THAT(refusal(with("\"" + key + "\": false", "\"" + key + "\": true")),
+                HasSubstr("added_tokens with " + key));
+  }
   EXPECT_THAT(refusal(with("\"a\": 97", "\"a\": 98")), HasSubstr("token 98 twice"));
   EXPECT_THAT(refusal(with("\"a\": 97,", "")), HasSubstr("no token"));
   EXPECT_THAT(refusal("IQ== 0\n", "gpt2"), HasSubstr("no token of byte 0"));
