@@ -140,7 +140,7 @@ int tokenizer_command(const Request& request) {
   const std::string name = pattern_named(request.pattern.empty() ? "gpt2" : request.pattern);
   const SplitPattern pattern(name);
   const Cut cut = [&](std::string_view text, std::size_t limit) {
-    return pattern.cut(text, limit);
+    return over_lines(request.special) ? 0 : pattern.cut(text, limit);
   };
   PieceCounts counts;
   for (const std::string& path : request.paths) {

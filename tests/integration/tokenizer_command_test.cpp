@@ -99,6 +99,15 @@ TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
               HasSubstr("cannot write a file"));
 }
 
+TEST(TokenizerCommand, NothingIsLearnedFromASpecialTokenThatGoesOverALine) {
+  std::string turns;
+  for (int i = 0; i < 1001; ++i) turns += "aa.\nHuman";
+  const TemporaryFolder folder("text", turns);
+  must_run(folder,
+           {"tokenizer", "train", "--size", "300", "--special", ".\nHuman", "--out", "v", "text"});
+  EXPECT_THAT(folder.read("v"), AllOf(HasSubstr("\"aa\""), Not(HasSubstr("\"um"))));
+}
+
 TEST(TokenizerCommand, WhatIsReadIsNotWrittenOver) {
   const TemporaryFolder folder("text", text());
   must_run(folder, {"tokenizer", "train", "--size", "300", "--out", "v", "text"});

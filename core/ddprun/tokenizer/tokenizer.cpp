@@ -7,6 +7,7 @@
 #include <queue>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 
 namespace ddprun {
 
@@ -108,6 +109,11 @@ class LongPiece {
 };
 
 }  // namespace
+
+bool over_lines(const std::vector<std::string>& special) {
+  return std::ranges::any_of(
+      special, [](const std::string& text) { return text.find('\n') != std::string::npos; });
+}
 
 Tokenizer::Tokenizer(Vocabulary vocabulary, const std::string& where)
     : vocabulary_(std::move(vocabulary)), pattern_(vocabulary_.pattern), bytes_(256, -1) {
@@ -220,10 +226,8 @@ std::int32_t Tokenizer::special(const std::string& text) const {
 }
 
 std::size_t Tokenizer::cut(std::string_view text, std::size_t limit) const {
-  const bool over_lines = std::ranges::any_of(special_, [this](std::int32_t token) {
-    return vocabulary_.tokens[token].find('\n') != std::string::npos;
-  });
-  return over_lines ? 0 : pattern_.cut(text, limit);
+  const auto text_of = [this](std::int32_t token) { return vocabulary_.tokens[token]; };
+  return over_lines(mapped(special_, text_of)) ? 0 : pattern_.cut(text, limit);
 }
 
 }  // namespace ddprun

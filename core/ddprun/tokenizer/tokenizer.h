@@ -31,6 +31,9 @@ struct Vocabulary {
   bool whole_pieces_first = false;
 };
 
+/// Whether a special token's text goes over the end of a line, where texts would be cut.
+bool over_lines(const std::vector<std::string>& special);
+
 /// Encodes and decodes. Any thread.
 class Tokenizer {
  public:
