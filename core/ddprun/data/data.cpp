@@ -139,6 +139,13 @@ void check_size(const TokenSequence& tokens, const std::vector<std::string>& pat
 // What is one sequence: all paths, or with weights each by itself.
 std::vector<std::vector<std::string>> sequences_of(const DataConfig& config) {
   if (config.weights.empty()) return {matching_files(config.path)};
+  if (std::ssize(config.weights) > Mixture::kCycle) {
+    throw ConfigError({.what = "data.weights has more numbers than shares are counted in",
+                       .where = "data.weights",
+                       .got = std::to_string(config.weights.size()),
+                       .expected = fmt::format("{} at most", Mixture::kCycle),
+                       .hint = "one path with wildcards is one entry of one weight"});
+  }
   return mapped(config.path, [](const std::string& path) { return matching_files(path); });
 }
 

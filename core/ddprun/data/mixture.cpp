@@ -8,7 +8,8 @@ namespace ddprun {
 
 namespace {
 
-/// Whole numbers that add up to `total`, one at least each, by the largest remainders.
+/// Whole numbers that add up to `total`, one at least each, by the largest remainders. No more
+/// weights than that.
 std::vector<std::int64_t> quotas_of(const std::vector<double>& weights, std::int64_t total) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::int64_t> quotas;
@@ -19,13 +20,12 @@ std::vector<std::int64_t> quotas_of(const std::vector<double>& weights, std::int
     lacks.push_back(share - static_cast<double>(quotas.back()));
   }
   std::int64_t left = total - std::accumulate(quotas.begin(), quotas.end(), std::int64_t{0});
-  while (left != 0) {
-    const auto place = left > 0 ? std::ranges::max_element(lacks) : std::ranges::min_element(lacks);
-    const std::int64_t step = left > 0 ? 1 : -1;
-    quotas[static_cast<std::size_t>(place - lacks.begin())] += step;
-    *place -= static_cast<double>(step);
-    left -= step;
+  for (; left > 0; --left) {
+    const auto place = std::ranges::max_element(lacks);
+    ++quotas[static_cast<std::size_t>(place - lacks.begin())];
+    *place -= 1;
   }
+  for (; left < 0; ++left) --*std::ranges::max_element(quotas);  // what has one keeps it
   return quotas;
 }
 

@@ -12,8 +12,8 @@ namespace ddprun {
 /// and which one sample n is of follows from n alone.
 class Mixture {
  public:
-  /// One weight a source, each above 0. Shares are multiples of 1 / kCycle, and of each source one
-  /// at least.
+  /// One weight a source, each above 0, and kCycle of them at most. Shares are multiples of
+  /// 1 / kCycle, and of each source one at least.
   explicit Mixture(const std::vector<double>& weights);
 
   struct Dealt {

@@ -41,12 +41,20 @@ TEST(Mixture, SharesHoldWithinOneSampleAfterAnyNumberOfThem) {
 }
 
 TEST(Mixture, ASourceOfLittleWeightComesAtLeastOnceInACycle) {
-  const Mixture mixture({1, 1e-9});
-  int seen = 0;
-  for (std::int64_t sample = 0; sample < 2 * Mixture::kCycle; ++sample) {
-    seen += mixture.of(sample).source == 1 ? 1 : 0;
+  for (const std::vector<double>& weights : {std::vector<double>{1, 1e-9},
+                                             {1, 1e-6, 1e-6},
+                                             {1e-6, 0.5, 1e-6, 1e-6, 0.5},
+                                             std::vector<double>(Mixture::kCycle, 1)}) {
+    const Mixture mixture(weights);
+    std::vector<int> seen(weights.size());
+    for (std::int64_t sample = 0; sample < 2 * Mixture::kCycle; ++sample) {
+      ++seen[mixture.of(sample).source];
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_TRUE(seen[i] == 2 || weights[i] == 1 || weights[i] == 0.5) << i;
+      EXPECT_GE(seen[i], 2) << i;
+    }
   }
-  EXPECT_EQ(seen, 2);
 }
 
 class MixedFiles : public testing::Test {
@@ -100,6 +108,11 @@ TEST_F(MixedFiles, SequentialReadsEachFromItsBegin) {
 TEST_F(MixedFiles, WildcardsMatchInOrderOrAreRefused) {
   EXPECT_THAT(matching_files(path("a/?.txt")), ElementsAre(path("a/1.txt"), path("a/2.txt")));
   EXPECT_THAT(matching_files(path("absent.txt")), ElementsAre(path("absent.txt")));
+  DataConfig many = config(DataOrder::random);
+  many.path.assign(1001, path("c.txt"));
+  many.weights.assign(1001, 1);
+  EXPECT_THAT(test::error_of<ConfigError>([&] { open_data(many, 256, 8, 1, 8); }),
+              HasSubstr("more numbers than shares are counted in"));
   folder_.write("[x].txt", "x");
   EXPECT_THAT(matching_files(path("[x].txt")), ElementsAre(path("[x].txt"))) << "it is there";
   EXPECT_THAT(test::error_of<ConfigError>([&] { matching_files(path("b/*.txt")); }),
