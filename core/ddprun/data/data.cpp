@@ -152,17 +152,19 @@ std::vector<std::vector<std::string>> sequences_of(const DataConfig& config) {
 std::string paths_of(const DataConfig& config) { return list_text(config.path); }
 
 void check_document_end(const DataConfig& config, std::int64_t vocab_size) {
-  const std::int64_t tokens =
-      config.source == DataKind::text ? std::min<std::int64_t>(256, vocab_size) : vocab_size;
+  const bool text = config.source == DataKind::text;
+  const bool uint16 = config.source == DataKind::tokens && config.token_type == TokenType::uint16;
+  const std::int64_t there = text ? 1 << 8 : uint16 ? 1 << 16 : vocab_size;
+  const std::int64_t tokens = std::min(there, vocab_size);
   if (config.document_end < tokens) return;
-  throw ConfigError(
-      {.what = "no document can end with a token that there is not",
-       .where = "data.document_end",
-       .got = std::to_string(config.document_end),
-       .expected = fmt::format(
-           "a token below {}: {}", tokens,
-           config.source == DataKind::text ? "of text a token is a byte" : "model.vocab_size"),
-       .hint = "ddprun tokenizer and ddprun tokenize say the token's number"});
+  throw ConfigError({.what = "no document can end with a token that there is not",
+                     .where = "data.document_end",
+                     .got = std::to_string(config.document_end),
+                     .expected = fmt::format("a token below {}: {}", tokens,
+                                             text                  ? "of text a token is a byte"
+                                             : tokens < vocab_size ? "uint16 holds no other"
+                                                                   : "model.vocab_size"),
+                     .hint = "ddprun tokenizer and ddprun tokenize say the token's number"});
 }
 
 std::unique_ptr<DataSource> open_text(const DataConfig& config, const SampleRule& rule) {

@@ -93,6 +93,11 @@ TEST_F(Documents, EndWithATokenThatThereIs) {
   const ErrorText error = test::error_text_of([&] { open_data(text, 1000, kLength, 3, kBatch); });
   EXPECT_EQ(error.where, "data.document_end");
   EXPECT_THAT(error.expected, HasSubstr("a token below 256: of text a token is a byte"));
+  const DataConfig uint16 = {.source = DataKind::tokens,
+                             .path = {tokens("a.bin", 60, {2})},
+                             .document_end = (1 << 16) + kEnd};
+  EXPECT_THAT(test::error_text_of([&] { open_data(uint16, 100'000, kLength, 3, kBatch); }).expected,
+              HasSubstr("a token below 65536: uint16 holds no other"));
 }
 
 }  // namespace
