@@ -26,29 +26,52 @@ const char* const kO200kPattern =
 
 namespace {
 
-/// Unicode's White_Space, within brackets. PCRE2's \s lacks U+0085 of it, and has U+180E.
+/// Unicode's White_Space within brackets, and all else. PCRE2's \s lacks U+0085 of it, and has
+/// U+180E. Each ends with a range: a hyphen behind it stands for itself.
 constexpr std::string_view kWhiteSpace =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+    R"(\x{20}\x{85}\x{a0}\x{1680}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{2000}-\x{200a}\x{9}-\x{d})";
+constexpr std::string_view kNoWhiteSpace =
+    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
+    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 
+[[noreturn]] void refuse_expression(const std::string& pattern, const std::string& got) {
+  throw ConfigError({.what = "the pattern that splits text is no regular expression",
+                     .where = pattern,
+                     .got = got,
+                     .expected = "gpt2, cl100k, o200k, or a regular expression of PCRE2",
+                     .hint = "a tokenizer.json has its own"});
+}
+
+/// The pattern with white space as above. Refuses what other libraries take for an operation on
+/// classes, and PCRE2 for characters.
 std::string with_own_white_space(const std::string& pattern) {
   std::string out;
   bool in_class = false;
+  const auto follows = [&](std::size_t at, std::string_view text) {
+    return std::string_view(pattern).substr(at).starts_with(text);
+  };
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      if (next == 's') {
-        out += in_class ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace);
-      } else if (next == 'S' && !in_class) {
-        out += fmt::format("[^{}]", kWhiteSpace);
-      } else {
-        out += {c, next};
-      }
+    std::size_t taken = 1;  // of what is copied as it stands
+    if (follows(i, "\\s") || follows(i, "\\S")) {
+      const std::string_view set = pattern[++i] == 's' ? kWhiteSpace : kNoWhiteSpace;
+      out += in_class ? std::string(set) : fmt::format("[{}]", set);
       continue;
     }
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-    out += c;
+    if (pattern[i] == '\\') {
+      taken = 2;
+    } else if (!in_class && pattern[i] == '[') {
+      in_class = true;
+      taken += follows(i + 1, "^") ? 1 : 0;
+      taken += follows(i + taken, "]") ? 1 : 0;
+    } else if (in_class && follows(i, "[:")) {
+      taken = std::max(pattern.find(":]", i), i) + 2 - i;
+    } else if (in_class && (pattern[i] == '[' || follows(i, "&&"))) {
+      refuse_expression(pattern, "'[' or '&&' within a class, which PCRE2 has not; as text '\\['");
+    } else if (pattern[i] == ']') {
+      in_class = false;
+    }
+    out += pattern.substr(i, taken);
+    i += taken - 1;
   }
   return out;
 }
@@ -116,11 +139,7 @@ SplitPattern::SplitPattern(const std::string& pattern) : compiled_(std::make_uni
     pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);
     return;
   }
-  throw ConfigError({.what = "the pattern that splits text is no regular expression",
-                     .where = pattern,
-                     .got = words_of(error),
-                     .expected = "gpt2, cl100k, o200k, or a regular expression",
-                     .hint = "a tokenizer.json has its own"});
+  refuse_expression(pattern, words_of(error));
 }
 
 SplitPattern::~SplitPattern() = default;

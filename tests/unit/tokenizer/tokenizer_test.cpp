@@ -31,6 +31,17 @@ TEST(SplitPattern, CutsAsThePatternsSay) {
       << "U+0085 is white space";
   EXPECT_THAT(pieces(kGpt2Pattern, "!\u180E!\u3000"), ElementsAre("!\u180E!", "\u3000"))
       << "U+180E is none";
+  EXPECT_THAT(pieces(R"([[:alpha:]\s]+|.)", "ab c1 d"), ElementsAre("ab c", "1", " d"));
+  EXPECT_THAT(pieces(R"([]\s-]+|[^]\S]|.)", "a]- b"), ElementsAre("a", "]- ", "b"));
+  EXPECT_THAT(pieces(R"([\s\S])", "\u180E\u0085"), ElementsAre("\u180E", "\u0085"));
+}
+
+TEST(SplitPattern, RefusesWhatPcreReadsOtherwise) {
+  for (const char* pattern : {R"([\p{L}&&[^\p{Han}]]+)", "[a[bc]]", "[[bc]]"}) {
+    EXPECT_THAT(test::error_of<ConfigError>([&] { const SplitPattern broken(pattern); }),
+                HasSubstr("within a class"));
+  }
+  EXPECT_THAT(pieces(R"([\[a]+|&&|.)", "[a&&b"), ElementsAre("[a", "&&", "b"));
 }
 
 TEST(SplitPattern, GoesOnBehindWhatTakesMuchToFindAndBehindNothing) {
