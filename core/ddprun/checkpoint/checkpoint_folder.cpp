@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -48,6 +50,14 @@ Descriptor lock(const fs::path& folder) {
   return opened;
 }
 
+bool holds(const fs::path& checkpoint, const std::map<std::string, FileHashes>& files) {
+  try {
+    return read_state(checkpoint).files == files;
+  } catch (const ConfigError&) {  // nobody knows what it holds
+    return false;
+  }
+}
+
 }  // namespace
 
 fs::path hidden_checkpoint(const fs::path& folder, std::int64_t step) {
@@ -85,21 +95,21 @@ void CheckpointFolder::complete(const CheckpointState& state) {
   const fs::path hidden = hidden_checkpoint(path_, state.step);
   check(write_durably(hidden / kStateFile, to_json_text(state)), hidden);
   const fs::path named = path_ / checkpoint_name(state.step);
-  if (fs::exists(named)) make_room(state.step);
+  if (fs::exists(named)) make_room(state);
   fs::rename(hidden, named);
   check(sync_to_disk(path_), path_);
   check(write_durably(path_ / kLatestFile, checkpoint_name(state.step) + "\n"), path_);
 }
 
-/// Takes away what stands at the place of a checkpoint: of a run that was gone on from before it,
-/// it gets another name. One that `latest` has never named is the same, of a save that was cut
-/// short.
-void CheckpointFolder::make_room(std::int64_t step) {
-  const fs::path named = path_ / checkpoint_name(step);
-  const fs::path latest = find_checkpoint(path_);
-  if (latest != named && checkpoint_step(latest.filename()) < step) {
-    fs::rename(named, hidden_checkpoint(path_, step + 1));
-    fs::remove_all(hidden_checkpoint(path_, step + 1));
+/// Takes away what stands at the place of a checkpoint. Of the same bytes, which a save leaves that
+/// was cut short before `latest` named it, it goes. Others, of a run that was gone on from before
+/// them, get another name.
+void CheckpointFolder::make_room(const CheckpointState& state) {
+  const fs::path named = path_ / checkpoint_name(state.step);
+  if (holds(named, state.files)) {
+    const fs::path hidden = hidden_checkpoint(path_, state.step + 1);
+    fs::rename(named, hidden);
+    fs::remove_all(hidden);
     return;
   }
   fs::path aside;

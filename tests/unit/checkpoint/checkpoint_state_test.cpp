@@ -1,11 +1,14 @@
-// state.json there and back, and what is no such file.
+// state.json there and back, what is no such file, and saves where a checkpoint stands.
 #include "ddprun/checkpoint/checkpoint_state.h"
 
 #include <gtest/gtest.h>
 
 #include <exception>
+#include <filesystem>
+#include <set>
 #include <string>
 
+#include "ddprun/checkpoint/checkpoint_folder.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
@@ -86,6 +89,45 @@ TEST(CheckpointState, TheLatestIsWhatTheFileNames) {
   folder.write("step-00000002/state.json", "{}");
   EXPECT_THAT(test::error_of<ConfigError>([&] { read_state(folder.path() / "step-00000002"); }),
               HasSubstr("no checkpoint can be read there"));
+}
+
+TEST(CheckpointFolder, WhatStandsAtASavesPlaceGoesIfItIsTheSameOrGetsAnotherName) {
+  const test::TemporaryFolder folder;
+  const auto save = [&](CheckpointFolder& into, std::int64_t step, std::uint64_t hash) {
+    CheckpointState state = some_state();
+    state.step = step;
+    state.files = {{kModelFile, {hash, {}}}};
+    into.begin(step);
+    into.complete(state);
+  };
+  const auto there = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  };
+  std::set<std::string> expected = {".lock", "latest", "step-00000004", "step-00000005",
+                                    "step-00000006"};
+  {
+    CheckpointFolder into(folder.path());
+    for (std::int64_t step = 4; step < 7; ++step) save(into, step, 1);
+  }
+  folder.write("latest", "step-00000004\n");  // cut short before it named others
+  {
+    CheckpointFolder into(folder.path());
+    for (std::int64_t step = 5; step < 7; ++step) save(into, step, 1);
+    EXPECT_EQ(there(), expected);
+  }
+  CheckpointFolder other(folder.path());  // of a run that went on from step 3
+  for (std::int64_t step = 4; step < 7; ++step) {
+    save(other, step, 2);
+    expected.insert(checkpoint_name(step) + ".replaced-1");
+    EXPECT_EQ(there(), expected);
+    EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / checkpoint_name(step));
+  }
+  EXPECT_EQ(read_state(folder.path() / "step-00000006.replaced-1").files.at(kModelFile).header, 1U);
+  EXPECT_EQ(read_state(folder.path() / "step-00000006").files.at(kModelFile).header, 2U);
 }
 
 }  // namespace
