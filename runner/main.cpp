@@ -79,6 +79,8 @@ int main(int argc, char** argv) {
   // happens. Their signals would end this process, and rows that are done with it.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  // An inherited SIG_IGN would reap children before anybody has read how they ended.
+  std::signal(SIGCHLD, SIG_DFL);
   const int status = ddprun::run_command_line(argc, argv);
   std::cout.flush();
   std::fflush(nullptr);

@@ -20,8 +20,6 @@ bool ignored(int signal) {
 }  // namespace
 
 SignalWatch::SignalWatch() {
-  // An inherited SIG_IGN of SIGCHLD would reap the ranks before their status is read.
-  std::signal(SIGCHLD, SIG_DFL);
   sigset_t watched;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);

@@ -1,6 +1,7 @@
 // Rows that were done outlive what comes after them; a row that cannot run costs no other.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -46,6 +47,13 @@ TEST(Rows, ARowWithoutProcessesIsARowAndTheOthersRun) {
   EXPECT_EQ(statuses(result), kThirdRuns);
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
               HasSubstr("Resource temporarily unavailable"));
+}
+
+TEST(Rows, AParentThatIgnoresItsChildrenDelaysNothing) {
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  const auto begin = std::chrono::steady_clock::now();
+  must_run(folder, {"one.yaml"}, after("trap '' CHLD"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(25));
 }
 
 TEST(Rows, AReaderThatLeavesTakesNoRow) {
