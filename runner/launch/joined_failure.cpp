@@ -41,9 +41,9 @@ FailureReport failure_from_json(const json& from) {
 /// ranks that say nothing within `limit_s`.
 std::vector<FailureReport> failures_of_all(const RankInfo& info, const std::string& run_id,
                                            const FailureReport& own, double limit_s) {
-  const auto all = [](const std::vector<std::string>& texts) { return json(texts).dump(); };
+  const auto all = [](const std::vector<std::string>& texts) { return json_text(texts); };
   const std::string topic = "failed " + run_id;
-  const std::string texts = decide_in_launch(info, topic, to_json(own).dump(), limit_s, all);
+  const std::string texts = decide_in_launch(info, topic, json_text(to_json(own)), limit_s, all);
   if (info.rank == 0) wait_until_heard(info, topic, limit_s);  // it may serve the store
   return read_foreign(texts, info.place() + ", " + topic, [](const json& list) {
     return mapped(list, [](const json& text) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/store/foreign_text.h"
@@ -63,7 +64,7 @@ std::string dotted(const std::string& pointer) {
 std::string values_text(const std::vector<json>& plans, const std::string& key) {
   Groups<std::vector<std::size_t>> ranks_of;
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
-    ranks_of[plans[rank].contains(key) ? plans[rank][key].dump() : "nothing"].push_back(rank);
+    ranks_of[plans[rank].contains(key) ? json_text(plans[rank][key]) : "nothing"].push_back(rank);
   }
   const auto text = [](const auto& each) {
     return fmt::format("{} on rank {}", each.first, fmt::join(each.second, ", "));
@@ -95,7 +96,7 @@ std::string decision_of(const std::vector<std::string>& texts) {
     });
   }
   const ErrorText wrong = compare_plans(plans);
-  return wrong.what.empty() ? json(bound_ranks(claims)).dump() : json(wrong).dump();
+  return wrong.what.empty() ? json_text(bound_ranks(claims)) : json_text(wrong);
 }
 
 void stay(const RankInfo& joined) {
@@ -130,7 +131,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
       for (const auto& [key, value] : settings.items()) plan[place + dotted(key)] = value;
     }
   }
-  return plan.dump();
+  return json_text(plan);
 }
 
 std::vector<bool> bound_ranks(const std::vector<CoreClaim>& ranks) {
@@ -176,7 +177,8 @@ int agree_on_plan(const RankInfo& joined, std::string_view command,
   const double timeout_s = timeout_of(files);
   const json claim = {
       {"plan", plan_text(command, files)}, {"host", host_identity()}, {"cores", usable_cores()}};
-  const std::string text = decide_in_launch(joined, kTopic, claim.dump(), timeout_s, decision_of);
+  const std::string text =
+      decide_in_launch(joined, kTopic, json_text(claim), timeout_s, decision_of);
   bool bound = false;
   const auto refusal = read_foreign(
       text, fmt::format("{}, {}", place_text(joined), kTopic), [&](const json& decision) {
@@ -202,7 +204,7 @@ int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusa
                           .expected = "an experiment that every rank can run",
                           .hint = kHint};
   try {
-    impose_in_launch(*joined, kTopic, json(text).dump(), kTellS);
+    impose_in_launch(*joined, kTopic, json_text(text), kTellS);
     stay(*joined);
   } catch (const std::exception& failure) {
     spdlog::debug("the other ranks could not be told: {}", failure.what());

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/result/conditions.h"
@@ -180,7 +181,7 @@ void add_conditions(const std::vector<NamedRow>& rows, std::vector<ReportLine>& 
   Groups<std::vector<std::string>> fell_back;    // by the backend
   std::vector<std::string> unlike;
   for (const NamedRow& each : rows) {
-    const NamedRow& other = *first.emplace(world_of(each.row).dump(), &each).first->second;
+    const NamedRow& other = *first.emplace(json_text(world_of(each.row)), &each).first->second;
     for (const auto& [name, before, own] : unasked_differences(other.row, each.row)) {
       add_once(unlike, fmt::format("OTHER CONDITIONS: {}: {}: {}, and {} in {}", each.name, name,
                                    own, before, other.name));

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
@@ -139,7 +140,7 @@ std::string step_of(const TunedCandidate& candidate) {
   if (!candidate.account || !candidate.account->unknown.empty()) return candidate.run.fingerprint;
   json config = to_json(candidate.run.resolved);
   if (config.at("strategy").is_object()) config["strategy"].erase("bucket_mb");
-  return config.dump() + to_json(*candidate.account).dump();
+  return json_text(config) + json_text(to_json(*candidate.account));
 }
 
 double expected_s(const TunedCandidate& candidate) {

@@ -76,6 +76,12 @@ TEST(HostileInputs, ANewLineInANameIsShownEscaped) {
   }
 }
 
+TEST(HostileInputs, AFolderMayHaveAnyName) {
+  TemporaryFolder folder("a.yaml", tiny_experiment("sweep: {strategy: [naive, flat]}\n"));
+  must_run(folder, {"a.yaml", "--output", "no UTF-8 \xff\n"});
+  EXPECT_TRUE(fs::exists(folder.path() / "no UTF-8 \xff\n/a/latest/result.json"));
+}
+
 TEST(HostileInputs, WantOfProcIsSaid) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
   const CommandResult run = run_ddprun(folder, {"validate", "a.yaml"},

@@ -46,14 +46,14 @@ Known& known() {
 void try_one(const fs::path& file, const std::function<void(const fs::path&)>& use, int fd) {
   try {
     use(file);
-    write_all(fd, json(nullptr).dump());
+    write_all(fd, json_text(nullptr));
     std::signal(SIGALRM, SIG_DFL);
     ::alarm(kDestructorsLimitS);
     run_static_destructors(file);
     ::alarm(0);
     write_all(fd, "\n");
   } catch (const Error& error) {
-    write_all(fd, json(error.text()).dump() + "\n");
+    write_all(fd, json_text(error.text()) + "\n");
   }
 }
 

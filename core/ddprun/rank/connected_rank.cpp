@@ -9,6 +9,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/json.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/device/product_speed.h"
@@ -115,7 +116,7 @@ std::vector<std::string> ConnectedRank::hand_in() {
   result_.conditions["ranks on its host"] = std::to_string(group_->ranks_per_host());
   result_.conditions["cores of a rank"] = std::to_string(affinity_.cores.size());
   result_.conditions["threads of a rank"] = std::to_string(affinity_.threads);
-  std::vector<std::string> results = group_->gather_object(to_json(result_).dump());
+  std::vector<std::string> results = group_->gather_object(json_text(to_json(result_)));
   group_->shutdown();
   return results;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
@@ -67,7 +68,7 @@ std::vector<Family> families_by_precision(const Rows& rows) {
   for (const RowRuns& row : rows) {
     const json rest = config_without(*row.front(), {"precision"});
     if (!rest.is_object()) continue;
-    const RowRuns& base = *first.emplace(rest.dump(), &row).first->second;
+    const RowRuns& base = *first.emplace(json_text(rest), &row).first->second;
     if (&base == &row || run_of(row).config.at("precision") == run_of(base).config.at("precision"))
       continue;
     if (run_of(row).baseline != run_of(base).fingerprint) add_to(families, base, row);

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training/scaling.h"
 
@@ -55,7 +56,7 @@ double exposed_of(const RowRuns& row) { return mean_figure(row, training().expos
 std::vector<Rows> by_work(const Rows& rows) {
   Groups<Rows> groups;
   for (const RowRuns& row : rows) {
-    groups[config_without(*row.front(), {"strategy"}).dump()].push_back(row);
+    groups[json_text(config_without(*row.front(), {"strategy"}))].push_back(row);
   }
   return mapped(groups, [](const auto& group) { return group.second; });
 }

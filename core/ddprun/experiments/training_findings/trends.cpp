@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 
@@ -64,7 +65,7 @@ std::vector<Line> lines_over(const std::string& pointer, const Rows& rows) {
     const double value = rest[pointer].get<double>();
     rest.erase(pointer);
     rest.erase("/name");
-    groups[rest.dump()].push_back({value, &row});
+    groups[json_text(rest)].push_back({value, &row});
   }
   std::vector<Line> lines;
   for (const auto& [rest, rows_of_line] : groups) {
