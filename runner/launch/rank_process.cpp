@@ -87,7 +87,9 @@ RankError describe_signal(int signal, bool memory_killed) {
              .got = "no error message",
              .expected = kEndsByItself,
              .hint = asked ? "who sent it? A user, a launcher or a batch system can"
-                           : "it crashed, most likely in a plugin: run the debug or asan preset"}};
+                     : signal == SIGXCPU
+                         ? "`ulimit -t` limits the processor time of a process"
+                         : "it crashed, most likely in a plugin: run the debug or asan preset"}};
   }
   if (memory_killed) {
     return {FailureKind::out_of_memory,
@@ -100,7 +102,7 @@ RankError describe_signal(int signal, bool memory_killed) {
           {.what = "killed by signal " + name,
            .got = "the kernel says nothing of memory that ran out",
            .expected = kEndsByItself,
-           .hint = "who killed it? A user, a launcher or a container's limit can"}};
+           .hint = "who killed it? A user, a launcher, a container's limit or `ulimit -t` can"}};
 }
 
 int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
@@ -183,7 +185,8 @@ RankError describe_exit(int status, bool memory_killed) {
           {.what = "ended before it was done",
            .got = "exit status " + std::to_string(WEXITSTATUS(status)) + ", no error message",
            .expected = kEndsByItself,
-           .hint = "something called exit() in it, perhaps a plugin"}};
+           .hint = "something called exit() in it: a plugin, or OpenMP, if it could not start a "
+                   "thread (`ulimit -u`, OMP_STACKSIZE)"}};
 }
 
 std::string reason_of(const RankError& error, int rank, int world_size, pid_t process) {

@@ -89,6 +89,13 @@ TEST_F(Supervision, ARankThatIsAskedToEndHasNotCrashed) {
                                      HasSubstr("who sent it?"), Not(HasSubstr("crashed"))));
 }
 
+TEST_F(Supervision, ARankWhoseTimeIsLimitedHasNotCrashed) {
+  kill(process_->ranks().back(), SIGXCPU);
+  EXPECT_EQ(process_->wait(10), 1) << process_->err();
+  EXPECT_THAT(process_->err(), AllOf(HasSubstr("rank 1 failed: killed by signal 24"),
+                                     HasSubstr("ulimit -t"), Not(HasSubstr("crashed"))));
+}
+
 TEST_F(Supervision, AStoppedPeerOfADeadRankIsEndedToo) {
   const std::vector<pid_t> ranks = process_->ranks();
   kill(ranks.front(), SIGSTOP);  // deaf to SIGTERM
