@@ -1,7 +1,6 @@
 // Ranks by fork, or in place.
 #include "runner/launch/execute.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <condition_variable>
@@ -11,7 +10,6 @@
 #include <utility>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/rank/heap.h"
@@ -29,23 +27,6 @@ using nlohmann::json;
 /// the slowest of them notices; and after the last run of a launch, which a launcher may end soon.
 constexpr double kAgreementS = 5;
 constexpr double kLastAgreementS = 2;
-
-/// A run whose ranks this process could not start, or not watch: no descriptor, process or memory
-/// is left. It is that run's failure alone.
-Outcome not_started(const std::exception& error, std::int64_t world_size) {
-  const auto* own = dynamic_cast<const Error*>(&error);
-  const ErrorText text =
-      own != nullptr
-          ? own->text()
-          : ErrorText{.what = "the ranks could not be started",
-                      .where = fmt::format("{} ranks on this host", world_size),
-                      .got = error.what(),
-                      .expected = "a process and a pipe for each rank",
-                      .hint =
-                          "fewer ranks, or higher limits: `ulimit -n` of descriptors, `ulimit "
-                          "-u` of processes"};
-  return {Outcome::Status::failed, Error(text).what(), 0, {}};
-}
 
 /// As long as it lives: a rank of a launch that was joined ends, and says so, if its own work does
 /// not get on. Nobody else can see it.
@@ -119,16 +100,11 @@ Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id,
 }
 
 Outcome Executor::run_forked(const RankBody& body, const Experiment& experiment) {
-  const WorldConfig& world = experiment.world;
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
-  try {
-    return run_ranks(world, body, *signals_, {shown_progress(), on_log},
-                     experiment.kind->end_grace_s(experiment));
-  } catch (const std::exception& error) {
-    return not_started(error, world.size);
-  }
+  return run_ranks(experiment.world, body, *signals_, {shown_progress(), on_log},
+                   experiment.kind->end_grace_s(experiment));
 }
 
 Outcome Executor::execute(const Experiment& experiment, const RankBody& body,

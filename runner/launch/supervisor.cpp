@@ -1,6 +1,7 @@
 // The parent's loop: messages of the ranks, their deaths, signals, deadlines.
 #include "runner/launch/supervisor.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/comm/store/store_server.h"
@@ -352,11 +354,32 @@ class Supervisor {
   nlohmann::json result_;
 };
 
+/// A run whose ranks this process could not start, or not watch: no descriptor, process or memory
+/// is left. It is that run's failure alone.
+Outcome not_started(const std::exception& error, std::int64_t world_size) {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  const ErrorText text =
+      own != nullptr
+          ? own->text()
+          : ErrorText{.what = "the ranks could not be started",
+                      .where = fmt::format("{} ranks on this host", world_size),
+                      .got = error.what(),
+                      .expected = "a process and a pipe for each rank",
+                      .hint =
+                          "fewer ranks, or higher limits: `ulimit -n` of descriptors, `ulimit "
+                          "-u` of processes"};
+  return {Outcome::Status::failed, Error(text).what(), 0, {}};
+}
+
 }  // namespace
 
 Outcome run_ranks(const WorldConfig& world, const RankBody& body, SignalWatch& signals,
                   const RankObserver& observer, double end_grace_s) {
-  return Supervisor(world, signals, observer, end_grace_s).run(body);
+  try {
+    return Supervisor(world, signals, observer, end_grace_s).run(body);
+  } catch (const std::exception& error) {
+    return not_started(error, world.size);
+  }
 }
 
 }  // namespace ddprun
