@@ -169,7 +169,9 @@ RankError describe_current_exception() {
             {.what = first_line_of(error),
              .got = message_of(error),
              .expected = "no exception but ddprun's own",
-             .hint = "these are the words of LibTorch, of the system or of a plugin"}};
+             .hint = says_no_thread(error)
+                         ? kNoThreadHint
+                         : "these are the words of LibTorch, of the system or of a plugin"}};
   } catch (...) {
     return {FailureKind::other,
             {.what = "an exception that is no std::exception",

@@ -47,6 +47,12 @@ TEST(Rows, ARowWithoutProcessesIsARowAndTheOthersRun) {
   EXPECT_EQ(statuses(result), kThirdRuns);
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
               HasSubstr("Resource temporarily unavailable"));
+  // The ranks connect, and gloo has no thread left for one of its own.
+  const CommandResult run =
+      must_end(1, folder, {"three.yaml", "--set", "sweep={}", "--set", "world.backend=gloo"},
+               by_shell(as_nobody + R"(bash -c 'ulimit -u 9; exec "$0" "$@"' "$0" "$@")"));
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("Resource temporarily unavailable"), HasSubstr("`ulimit -u`")));
 }
 
 TEST(Rows, AParentThatIgnoresItsChildrenDelaysNothing) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <system_error>
 
 namespace ddprun {
 
@@ -40,6 +41,11 @@ bool says_out_of_memory(const std::exception& failure) {
   const std::string text = message_of(failure);
   const auto says = [&text](const char* words) { return text.find(words) != std::string::npos; };
   return std::ranges::any_of(kMemoryWords, says) || (says(kNoThread) && at_memory_limit());
+}
+
+bool says_no_thread(const std::exception& failure) {
+  const auto* of_system = dynamic_cast<const std::system_error*>(&failure);
+  return of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again;
 }
 
 bool at_memory_limit() {

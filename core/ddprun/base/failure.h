@@ -15,6 +15,12 @@ std::string first_line_of(const std::exception& failure);
 /// this process it may do so by a thread that could not be started.
 bool says_out_of_memory(const std::exception& failure);
 
+/// Whether the exception says that a thread could not be started; what to do about it.
+bool says_no_thread(const std::exception& failure);
+inline constexpr const char* kNoThreadHint =
+    "no thread could be started: `ulimit -u` counts all threads of a user, and a container's pids "
+    "limit those in it";
+
 /// What a few threads would take.
 inline constexpr std::size_t kLittleMemory = 32 << 20;
 

@@ -11,7 +11,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/group/collective_backend.h"
@@ -125,8 +127,11 @@ class Connections final : public c10d::ProcessGroupGloo {
     constexpr std::chrono::milliseconds kEnough{3000};
     const auto limit = options->timeout;
     options->timeout = std::max(limit / kTimesAsLong, std::min(limit, kEnough));
+    const int threads = std::exchange(options->threads, 0);
     auto connected = c10::make_intrusive<Connections>(store, rank, size, options);
     options->timeout = limit;
+    options->threads = threads;
+    connected->start_threads(threads);
     for (const auto& context : connected->contexts_) context->setTimeout(limit);
     return connected;
   }
@@ -144,6 +149,13 @@ class Connections final : public c10d::ProcessGroupGloo {
   }
 
  private:
+  /// The base class is told to start none: where the system has no thread left for one of its own,
+  /// it hangs.
+  void start_threads(int count) {
+    workInProgress_.resize(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) threads_.emplace_back(&Connections::runLoop, this, i);
+  }
+
   /// A closed connection refuses new messages, but those who already wait on it do not learn of it
   /// (gloo's Pair::close) before it has refused one. So one more message is tried over each context
   /// (tag modulo their number).

@@ -40,6 +40,7 @@ void throw_comm_error(const std::exception& failure, ErrorText text) {
   const auto* own = dynamic_cast<const Error*>(&failure);
   if ((own != nullptr && !own->text().where.empty()) || says_out_of_memory(failure)) throw;
   if (text.got.empty()) text.got = first_line_of(failure);
+  if (says_no_thread(failure)) text.hint = kNoThreadHint;
   if (text.hint.empty()) text.hint = hint_for(failure);
   throw_same_kind(failure, std::move(text));
 }

@@ -29,8 +29,8 @@ inline ErrorText cause(std::string words) {
 [[noreturn]] void throw_same_kind(const std::exception& failure, ErrorText text);
 
 /// Throws the failure as an error with this text. Where the text has none, the failure's first line
-/// is `got`, and its kind gives the hint. An error that says where it happened goes on as it is,
-/// and so does memory that ran out, which is this rank's own doing.
+/// is `got`, and its kind gives the hint, as want of threads does always. An error that says where
+/// it happened goes on as it is, and so does memory that ran out, which is this rank's own doing.
 [[noreturn]] void throw_comm_error(const std::exception& failure, ErrorText text);
 
 }  // namespace ddprun
