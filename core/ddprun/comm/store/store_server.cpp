@@ -14,6 +14,7 @@
 #include <cstring>
 #include <list>
 #include <memory>
+#include <system_error>
 #include <unordered_map>
 
 #include "ddprun/base/error.h"
@@ -307,6 +308,12 @@ class Loop {
   std::size_t kept_bytes_ = 0;
 };
 
+Descriptor made_eventfd() {
+  Descriptor made(::eventfd(0, EFD_CLOEXEC));
+  if (made.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  return made;
+}
+
 }  // namespace
 
 std::vector<StoreSockets> make_store_sockets(int ranks) {
@@ -327,7 +334,7 @@ std::vector<StoreSockets> make_store_sockets(int ranks) {
 }
 
 StoreServer::StoreServer(std::vector<Descriptor> connected, Descriptor listener, std::string secret)
-    : stop_(::eventfd(0, EFD_CLOEXEC)),
+    : stop_(made_eventfd()),
       thread_([loop = std::make_shared<Loop>(std::move(connected), std::move(listener),
                                              std::move(secret), stop_.get())] { loop->run(); }) {}
 
