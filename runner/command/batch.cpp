@@ -120,7 +120,7 @@ class Batch {
                                    interrupted_, plan.name));
     } else if (executor_.reports()) {
       const bool written = write_whatever_happens([&] { write(file); });
-      if (!written && file.folder && file.folder->shown()) {
+      if (!written && file.folder && file.folder->shows(kRowsFolder)) {
         display_.message("rows that are on the disk: " + file.folder->path(kRowsFolder).string() +
                          "/; --resume takes them over");
       }

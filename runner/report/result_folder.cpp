@@ -152,6 +152,11 @@ void ResultFolder::show() {
   sync_or_throw(parent_);
 }
 
+bool ResultFolder::shows(const std::string& relative) const {
+  std::error_code ignored;
+  return shown_ && fs::directory_iterator(path(relative), ignored) != fs::directory_iterator();
+}
+
 fs::path ResultFolder::commit() {
   show();
   std::error_code error;

@@ -38,7 +38,8 @@ class ResultFolder {
   /// Makes the folder visible, for good, with all that was written since. If two results begin in
   /// the same second, the later one is called `<time>-2`. Throws Error.
   void show();
-  bool shown() const { return shown_; }
+  /// Whether it is visible, with something in that folder of it.
+  bool shows(const std::string& relative) const;
   /// It has a whole result.json: shows the folder, points `<output>/<name>/latest` to it, and
   /// returns it. Throws Error.
   std::filesystem::path commit();

@@ -34,9 +34,14 @@ TEST(ResultFolder, CommitShowsAllAndPointsLatestToIt) {
     ResultFolder result(folder.path(), "name", "T1");
     result.write("sub/a.txt", "another text, which is longer");
     result.write("sub/a.txt", expected);
+    EXPECT_FALSE(result.shows("sub"));
     EXPECT_EQ(result.commit(), folder.path() / "name" / expected);
     EXPECT_EQ(result.path("sub/a.txt"), folder.path() / "name" / expected / "sub/a.txt");
     EXPECT_EQ(folder.read("name/latest/sub/a.txt"), expected);
+    EXPECT_TRUE(result.shows("sub"));
+    result.remove("sub/a.txt");
+    EXPECT_FALSE(result.shows("sub"));
+    result.write("sub/a.txt", expected);
   }
   EXPECT_EQ(folder.read("name/T1/sub/a.txt"), "T1");
 }
