@@ -3,6 +3,7 @@
 
 #include <fmt/chrono.h>
 #include <signal.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -162,6 +163,11 @@ fs::path ResultFolder::commit() {
   std::error_code error;
   const fs::path link = folder_ / ".latest";  // no other run has this folder
   fs::create_directory_symlink(folder_.filename(), link, error);
+  if (error == std::errc::operation_not_permitted || error == std::errc::operation_not_supported) {
+    spdlog::warn("{} was not made: this file system has no symbolic links",
+                 printable_line((parent_ / "latest").string()));
+    return folder_;
+  }
   if (!error) fs::rename(link, parent_ / "latest", error);
   if (error) throw_cannot_write(parent_ / "latest", error.message());
   sync_or_throw(parent_);

@@ -40,8 +40,8 @@ class ResultFolder {
   void show();
   /// Whether it is visible, with something in that folder of it.
   bool shows(const std::string& relative) const;
-  /// It has a whole result.json: shows the folder, points `<output>/<name>/latest` to it, and
-  /// returns it. Throws Error.
+  /// It has a whole result.json: shows the folder, points `<output>/<name>/latest` to it where the
+  /// file system has links, and returns it. Throws Error.
   std::filesystem::path commit();
 
  private:
