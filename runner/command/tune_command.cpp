@@ -142,12 +142,13 @@ class Tune {
         result_head(kTuneSchemaVersion, time_, request_.command_line, describe_environment()));
     all["name"] = tuning_.file.name;
     all["minutes"] = request_.minutes;
+    std::cout << tuning_output(result_, request_.format, table_terminal(request_.columns), all)
+              << std::flush;  // whatever becomes of the files
     folder_.write("experiment.yaml", to_yaml(tuning_.file.document));
     folder_.write("tune.json", json_text(all, 1) + "\n");
     const std::string yaml = tuned_yaml(result_, machine());
     if (!yaml.empty()) folder_.write("tuned.yaml", yaml);
     folder_.show();
-    std::cout << tuning_output(result_, request_.format, table_terminal(request_.columns), all);
     const std::string place = folder_.path(yaml.empty() ? "" : "tuned.yaml").string();
     if (request_.format == ReportFormat::table) {
       std::cout << "results: " << place << "\n" << std::flush;

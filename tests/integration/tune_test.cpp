@@ -56,6 +56,14 @@ TEST_F(Tune, ASlowStrategyLosesAndTheTunedFileSaysAnother) {
   must_run(folder_, {"validate", tuned()});
 }
 
+TEST_F(Tune, TheTableSurvivesAResultThatCannotBeWritten) {
+  const CommandResult run =
+      must_end(1, folder_, words({"--set", "world.backend=gloo", "--over", "strategy=flat|naive"}),
+               after("ulimit -f 2"));
+  EXPECT_THAT(run.err, HasSubstr("cannot write a result"));
+  EXPECT_THAT(run.out, HasSubstr("the file's own setting"));
+}
+
 TEST_F(Tune, WhatIsFastestStays) {
   EXPECT_THAT(must_run(folder_, words({"--over", std::string("strategy=flat|") + kSlow})).out,
               HasSubstr("nothing is faster than what the file says: flat"));
