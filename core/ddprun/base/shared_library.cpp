@@ -46,6 +46,14 @@ void check_complete(const fs::path& file, const std::string& noun) {
   }
 }
 
+/// What helps where it is no fault of the library.
+std::string hint_for(const std::string& reason, const std::string& rebuild) {
+  const auto says = [&reason](const char* words) { return reason.find(words) != reason.npos; };
+  if (says("Too many open files")) return "`ulimit -n 4096` raises the limit";
+  return says("failed to map segment") ? "memory ran out, or the file system is mounted noexec"
+                                       : rebuild;
+}
+
 /// Throws std::runtime_error with the reason.
 std::uint64_t hash_of(const fs::path& path) {
   const RegularFile file(path);
@@ -86,7 +94,7 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
          .got = reason,
          .expected = lacks_symbol ? "symbols of this ddprun and its LibTorch"
                                   : "a shared library for this machine",
-         .hint = rebuild});
+         .hint = hint_for(reason, rebuild)});
   }
   handles.push_back(std::move(library));
   const auto& loaded = *handles.back();
