@@ -169,7 +169,11 @@ fs::path ResultFolder::commit() {
     return folder_;
   }
   if (!error) fs::rename(link, parent_ / "latest", error);
-  if (error) throw_cannot_write(parent_ / "latest", error.message());
+  if (error) {
+    const std::string why = error.message();
+    fs::remove(link, error);
+    throw_cannot_write(parent_ / "latest", why);
+  }
   sync_or_throw(parent_);
   return folder_;
 }

@@ -46,6 +46,14 @@ TEST(ResultFolder, CommitShowsAllAndPointsLatestToIt) {
   EXPECT_EQ(folder.read("name/T1/sub/a.txt"), "T1");
 }
 
+TEST(ResultFolder, WhatIsNoLinkStaysAndNothingIsLeftOfOurs) {
+  TemporaryFolder folder("name/latest/a.txt", "of a user");
+  ResultFolder result(folder.path(), "name", "T1");
+  result.write("a.txt", "text");
+  EXPECT_THROW(result.commit(), Error);
+  EXPECT_EQ(only_entry(folder.path() / "name/T1"), folder.path() / "name/T1/a.txt");
+}
+
 /// Ends a process that writes a result, before it is done.
 void leave_unfinished(const fs::path& output) {
   const pid_t pid = fork();
