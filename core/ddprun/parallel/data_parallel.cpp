@@ -11,7 +11,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -62,15 +61,6 @@ namespace {
                            at::toString(parameters),
                .hint = "convert what the model reads: x.to(ddp.parameter_dtype()), and buffers, "
                        "buffer.set_data(buffer.to(ddp.parameter_dtype()))"});
-}
-
-/// The ranks that own every element once, and this one among them.
-ProcessGroup& shard_group_of(ProcessGroup& group, int shards) {
-  if (shards == 0) return group;
-  check_shards(group, shards);
-  std::vector<int> ranks(shards);
-  std::iota(ranks.begin(), ranks.end(), group.rank() / shards * shards);
-  return group.subgroup(ranks);
 }
 
 }  // namespace

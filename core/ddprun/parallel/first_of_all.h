@@ -1,6 +1,7 @@
 // What one rank finds, or each of them, known to all.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,16 @@ namespace ddprun {
 /// The first text of the ranks that is not empty, after its rank; empty: all are. All ranks call
 /// it.
 std::string first_of_all(ProcessGroup& group, const std::string& own);
+
+/// The first line of a rank's text that is not that of rank 0's.
+struct OtherLine {
+  int rank = 0;
+  std::string got = {}, expected = {};  ///< the rank's, and that of rank 0
+};
+/// Nothing: the texts of all ranks are the same. `none` stands for the line of a text that is
+/// shorter. All ranks call it; all get the same.
+std::optional<OtherLine> first_other_line(ProcessGroup& group, const std::string& own,
+                                          const std::string& none);
 
 /// The number of each rank, in rank order, to the last bit. All ranks call it.
 std::vector<double> of_all_ranks(ProcessGroup& group, double own);

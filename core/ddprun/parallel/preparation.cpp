@@ -6,17 +6,18 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "ddprun/base/error.h"
-#include "ddprun/base/hash.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/optim/parameter_check.h"
+#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/plugin/ask_plugin.h"
 #include "ddprun/plugin/called.h"
 
@@ -24,7 +25,7 @@ namespace ddprun {
 
 namespace {
 
-/// A line for each parameter, with all that decides where it lies in the buffers, and a last one.
+/// A line for each parameter, with all that decides where it lies in the buffers.
 std::vector<std::string> described(const ParameterRoles& roles) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < roles.names.size(); ++i) {
@@ -40,26 +41,62 @@ std::vector<std::string> described(const ParameterRoles& roles) {
     if (parameter.name != roles.names[i]) line += ", tied to " + parameter.name;
     lines.push_back(line);
   }
-  lines.emplace_back("no parameter more");
   return lines;
 }
 
 /// What travels is laid out by each rank's own model. All ranks call it.
 void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
-  const std::string text = list_text(described(roles), "\n");
-  const auto hashes = group.all_gather_object(fmt::format("{:x}", hash64(text)));
-  if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) return;
-  const auto texts = group.all_gather_object(text);
   const auto other =
-      std::ranges::find_if(texts, [&](const auto& each) { return each != texts[0]; });
-  const auto lines = split_at(*other, '\n'), first_lines = split_at(texts[0], '\n');
-  const auto [got, expected] = std::ranges::mismatch(lines, first_lines);
+      first_other_line(group, list_text(described(roles), "\n"), "no parameter more");
+  if (!other) return;
   throw ConfigError({.what = "the ranks' models are not the same",
                      .where = "the model's parameters",
-                     .got = fmt::format("on rank {}: {}", other - texts.begin(), *got),
-                     .expected = "as on rank 0: " + *expected,
+                     .got = fmt::format("on rank {}: {}", other->rank, other->got),
+                     .expected = "as on rank 0: " + other->expected,
                      .hint = "each rank registers the same parameters in the same order, lays them "
                              "out alike, and freezes the same"});
+}
+
+std::string text_of(const OptimizerConfig& optimizer) {
+  std::string out =
+      fmt::format("optimizer {} of betas {}, eps {}, weight_decay {}, momentum {}{}",
+                  name_of(optimizer.name), fmt::join(optimizer.betas, " and "), optimizer.eps,
+                  optimizer.weight_decay, optimizer.momentum, optimizer.overlap ? ", overlap" : "");
+  for (const ParameterGroup& group : optimizer.groups) {
+    out += fmt::format("; of {}: lr_scale {}, weight_decay {}", group.match, group.lr_scale,
+                       group.weight_decay.value_or(optimizer.weight_decay));
+  }
+  return out;
+}
+
+/// Unless the plans of all have this number of shards, and it divides the ranks. All ranks call it.
+void check_shards(ProcessGroup& group, int shards) {
+  const std::vector<std::string> all = group.all_gather_object(std::to_string(shards));
+  const bool equal = std::ranges::count(all, all[0]) == std::ssize(all);
+  if (equal && (shards == 0 || group.size() % shards == 0)) return;
+  throw ConfigError(
+      {.what = "the ranks cannot be cut into groups of one size",
+       .where = "the strategy's plan()",
+       .got = fmt::format("{} ranks, which plan groups of {}", group.size(), fmt::join(all, ", ")),
+       .expected = "one size on all ranks, which divides their number",
+       .hint = "hosts with unequal numbers of ranks need a size that is given"});
+}
+
+/// What each rank's program chose, and what follows from it. All ranks call it.
+void check_same_choices(const Strategy& strategy, const Precision& precision,
+                        const OptimizerConfig& optimizer, const Plan& plan, ProcessGroup& group) {
+  std::vector<std::string> lines = {strategy.called, precision.called, text_of(optimizer)};
+  for (const auto& [kind, bytes, in] : plan.collectives) {
+    lines.push_back(fmt::format("a plan with {} of {} bytes{}", name_of(kind), bytes,
+                                in == PlannedIn::update ? " in update()" : ""));
+  }
+  const auto other = first_other_line(group, list_text(lines, "\n"), "a plan without more");
+  if (!other) return;
+  throw ConfigError({.what = "the ranks were given different plugins, options or optimizers",
+                     .where = "DataParallel",
+                     .got = fmt::format("on rank {}: {}", other->rank, other->got),
+                     .expected = "as on rank 0: " + other->expected,
+                     .hint = "each rank takes them from the same names and numbers"});
 }
 
 /// Lets the precision convert all parameters.
@@ -145,19 +182,16 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& gr
                          group.ranks_per_host());
   Plan plan{.holding = {.gradients = Placement::none}};
   if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
+  check_shards(group, plan.holding.shards);
+  check_same_choices(strategy, precision, run.optimizer, plan, group);
   return {std::move(roles), std::move(layout), std::move(run), std::move(plan)};
 }
 
-void check_shards(ProcessGroup& group, int shards) {
-  const std::vector<std::string> all = group.all_gather_object(std::to_string(shards));
-  const bool equal = std::ranges::count(all, all[0]) == std::ssize(all);
-  if (equal && group.size() % shards == 0) return;
-  throw ConfigError(
-      {.what = "the ranks cannot be cut into groups of one size",
-       .where = "the strategy's plan()",
-       .got = fmt::format("{} ranks, which plan groups of {}", group.size(), fmt::join(all, ", ")),
-       .expected = "one size on all ranks, which divides their number",
-       .hint = "hosts with unequal numbers of ranks need a size that is given"});
+ProcessGroup& shard_group_of(ProcessGroup& group, int shards) {
+  if (shards == 0) return group;
+  std::vector<int> ranks(shards);
+  std::iota(ranks.begin(), ranks.end(), group.rank() / shards * shards);
+  return group.subgroup(ranks);
 }
 
 }  // namespace ddprun

@@ -25,14 +25,15 @@ struct Preparation {
 
 /// Holds the ranks' models against each other, describes the run as it is here, asks both plugins
 /// whether they can take part, lets the precision convert the parameters, lays out what is trained,
-/// and asks the strategy for its plan. Throws ConfigError, on all ranks, if models differ, and for
-/// a refusal; Error if the plans of all ranks do not make up the whole. All ranks call it.
+/// and asks the strategy for its plan. Throws ConfigError, on all ranks, if models, plugins, plans
+/// or optimizers differ, and for a refusal; Error if the plans of all ranks do not make up the
+/// whole. All ranks call it.
 Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                     const Strategy& strategy, Precision& precision, RunDescription run,
                     StepExtent extent);
 
-/// Throws ConfigError, on all ranks, unless the plans of all have this number of shards, and it
-/// divides the ranks. All ranks call it.
-void check_shards(ProcessGroup& group, int shards);
+/// The ranks that own every element once, `shards` of them as in a plan, and this one among them;
+/// 0: all. All ranks call it.
+ProcessGroup& shard_group_of(ProcessGroup& group, int shards);
 
 }  // namespace ddprun
