@@ -238,7 +238,7 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
     root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(share.clone()); });
     scaled_by = root.detach() / share.detach();
   }
-  return {value, std::move(root), std::move(scaled_by), micro_batch.last()};
+  return {value, std::move(root), std::move(scaled_by), micro_batch};
 }
 
 at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
@@ -253,11 +253,12 @@ at::Tensor DataParallel::forward_again(const std::function<at::Tensor()>& part) 
 }
 
 BackwardMarks DataParallel::backward(const Loss& loss) {
-  return backward_as_is(loss.root_, loss.last_);
+  return backward_as_is(loss.root_, loss.micro_batch_);
 }
 
-BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
-  order_.start_backward(last);
+BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, MicroBatch micro_batch) {
+  order_.start_backward(micro_batch);
+  const bool last = micro_batch.last();
   arrivals_.begin();
   if (watch_) watch_(Watched::begin, 0);
   walk_.begin_backward();

@@ -170,9 +170,9 @@ class DataParallel {
   std::vector<Range> owned_by(int rank) const;
 
   /// For checks that make gradients of their own, in which the precision has no part: the calls
-  /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
+  /// before a forward, and the backward of `loss` as it is.
   void before_forward(MicroBatch micro_batch) { walk_.before_forward(micro_batch); }
-  BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
+  BackwardMarks backward_as_is(const at::Tensor& loss, MicroBatch micro_batch);
   /// For checks that put other gradients in the place of those that backward() left.
   void gradients_set() { watched_.backward_done(); }
   /// What watch_gradients() tells of.

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "ddprun/plugin/sharding.h"
+
 namespace ddprun {
 
 /// What forward() leaves for backward(): a loss that was computed as the precision says.
@@ -17,16 +19,16 @@ class Loss {
 
  private:
   friend class DataParallel;
-  Loss(const at::Tensor& value, at::Tensor root, at::Tensor scaled_by, bool last)
+  Loss(const at::Tensor& value, at::Tensor root, at::Tensor scaled_by, MicroBatch micro_batch)
       : value_(value.detach()),
         root_(std::move(root)),
         scaled_by_(std::move(scaled_by)),
-        last_(last) {}
+        micro_batch_(micro_batch) {}
 
   at::Tensor value_;
   at::Tensor root_;  // where backward starts: divided by the micro-batches, and scaled
   at::Tensor scaled_by_;
-  bool last_;
+  MicroBatch micro_batch_;
 };
 
 /// Throws Error unless it is a scalar to which parameters lead.

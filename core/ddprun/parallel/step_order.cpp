@@ -22,7 +22,7 @@ void StepOrder::begin(double lr) {
   lr_ = lr;
 }
 
-void StepOrder::start_backward(bool last) {
+void StepOrder::start_backward(MicroBatch micro_batch) {
   if (in_backward_) {
     throw Error({.what = "training went on after an exception",
                  .where = kBackwardCall,
@@ -40,7 +40,19 @@ void StepOrder::start_backward(bool last) {
                  .hint = "of several micro-batches all but the last accumulate: "
                          "forward(loss, {index, count})"});
   }
-  phase_ = last ? StepPhase::last_backward : StepPhase::accumulating;
+  const auto [index, count] = micro_batch;
+  if (index != next_.index || (index > 0 && count != next_.count)) {
+    throw Error({.what = "the micro-batches of a step are not counted in order",
+                 .where = kBackwardCall,
+                 .got = fmt::format("micro-batch {} of {}", index, count),
+                 .expected = index != next_.index
+                                 ? fmt::format("micro-batch {} of the step", next_.index)
+                                 : fmt::format("of {}, as those before", next_.count),
+                 .hint = "each backward adds its loss divided by the count: forward(loss, {index, "
+                         "count}) with indices from 0 and one count in a step"});
+  }
+  next_ = {index + 1, count};
+  phase_ = micro_batch.last() ? StepPhase::last_backward : StepPhase::accumulating;
   in_backward_ = true;
 }
 
@@ -89,14 +101,14 @@ bool StepOrder::complete(double lr, double clip_norm) {
                                  : "begin_step() before the backward that synchronizes",
                  .hint = kLoopHint});
   }
-  phase_ = StepPhase::accumulating;
-  lr_.reset();
+  end();
   return begun;
 }
 
 void StepOrder::end() {
   phase_ = StepPhase::accumulating;
   lr_.reset();
+  next_ = {.index = 0, .count = 0};
 }
 
 }  // namespace ddprun

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "ddprun/plugin/sharding.h"
+
 namespace ddprun {
 
 /// Where the step under way stands.
@@ -21,7 +23,7 @@ enum class StepPhase : std::uint8_t {
 };
 
 /// One step after another. Calls in this order; brackets: may be left out.
-///     [begin] { start_backward(false) end_backward } start_backward(true) start_synchronizing
+///     [begin] { start_backward end_backward } start_backward(the last) start_synchronizing
 ///     { may_update } end_synchronizing end_backward [complete]
 /// Or end(), after begin: a captured step runs without these calls, and a step without an update
 /// has no complete().
@@ -35,9 +37,10 @@ class StepOrder {
 
   /// A step begins, at learning rate `lr`.
   void begin(double lr);
-  /// A backward begins. `last`: it synchronizes. Throws Error if another one of this step did, or
-  /// if the one before did not come to its end.
-  void start_backward(bool last);
+  /// A backward begins; that of the last micro-batch synchronizes. Throws Error if another one of
+  /// this step did, if the one before did not come to its end, or if it was of another micro-batch
+  /// than the one before this.
+  void start_backward(MicroBatch micro_batch);
   /// The strategy finishes the backward.
   void start_synchronizing();
   /// The strategy reports a range: true if its parameters are to be updated now, false if no step
@@ -57,8 +60,9 @@ class StepOrder {
  private:
   bool overlap_;
   StepPhase phase_ = StepPhase::accumulating;
-  bool in_backward_ = false;  // or an exception left it
-  std::optional<double> lr_;  // of begin(), for the step under way
+  bool in_backward_ = false;                    // or an exception left it
+  MicroBatch next_ = {.index = 0, .count = 0};  // of the step under way; count 0: any
+  std::optional<double> lr_;                    // of begin(), for the step under way
 };
 
 }  // namespace ddprun

@@ -252,7 +252,7 @@ std::string backward_with(DataParallel& data_parallel, const ProofIntegers& inte
     const bool given = i == drawn || i == last;
     const at::Tensor loss = loss_with_integer_gradients(
         data_parallel, given ? integers : none, {rank, i == drawn ? 0 : 1, round.number}, wrong);
-    data_parallel.backward_as_is(loss, i == last);
+    data_parallel.backward_as_is(loss, {i, round.micro_batches});
   }
   return wrong;
 }

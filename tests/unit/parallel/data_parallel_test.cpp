@@ -84,7 +84,7 @@ concept BackwardTakes = requires(DataParallel& ddp, Arguments... arguments) {
 static_assert(BackwardTakes<const Loss&>);
 static_assert(!BackwardTakes<at::Tensor> && !BackwardTakes<at::Tensor, bool>,
               "a loss that forward() did not compute would be of fp32, whatever the precision");
-static_assert(!std::is_constructible_v<Loss, at::Tensor, at::Tensor, bool>);
+static_assert(!std::is_constructible_v<Loss, at::Tensor, at::Tensor, at::Tensor, MicroBatch>);
 
 TEST_F(OneRank, OnlyTheLastMicroBatchSynchronizes) {
   DataParallel ddp = make();
@@ -107,7 +107,7 @@ TEST_F(OneRank, AStepNeedsABackwardThatSynchronized) {
   EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "no backward";
   ddp.backward(ddp.forward([&] { return model.loss(); }, {0, 2}));
   EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "gradients of this rank alone";
-  ddp.backward(ddp.forward([&] { return model.loss(); }));
+  ddp.backward(ddp.forward([&] { return model.loss(); }, {1, 2}));
   ddp.step(0.1, 0.0);
   EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "the gradients are used up";
 }

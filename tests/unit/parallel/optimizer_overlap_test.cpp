@@ -94,7 +94,7 @@ TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
     ddp.buffers().zero_grad();
     strategy.sums.clear();
     ddp.begin_step(1.0);
-    const BackwardMarks marks = ddp.backward(ddp.forward([&] { return model.loss(); }));
+    const BackwardMarks marks = ddp.backward(ddp.forward([&] { return 2 * model.loss(); }, {1, 2}));
     ASSERT_FALSE(marks.updates.empty());
     std::int64_t free = marks.last_gradient;  // of the CPU, marks are times
     for (const auto& [begin, end] : marks.updates) {

@@ -49,10 +49,25 @@ TEST_F(OwnLoop, WhatIsNoLossIsRefused) {
 }
 
 TEST_F(OwnLoop, ALossHasOneBackward) {
-  const Loss half = ddp.forward([&] { return loss(); }, {0, 2});
-  ddp.backward(half);
-  EXPECT_THAT(test::error_of([&] { ddp.backward(half); }),
-              HasSubstr("backward ran twice for one loss"));
+  const at::Tensor both = loss();
+  const auto backward = [&](MicroBatch micro_batch) {
+    return test::error_of([&] { ddp.backward(ddp.forward([&] { return both; }, micro_batch)); });
+  };
+  EXPECT_EQ(backward({0, 2}), "no error");
+  EXPECT_THAT(backward({1, 2}), HasSubstr("backward ran twice for one loss"));
+}
+
+TEST_F(OwnLoop, MicroBatchesAreCountedInOrder) {
+  const auto backward = [&](MicroBatch micro_batch) {
+    return test::error_of([&] { ddp.backward(ddp.forward([&] { return loss(); }, micro_batch)); });
+  };
+  EXPECT_THAT(backward({1, 2}), AllOf(HasSubstr("not counted in order"), HasSubstr("batch 1 of 2"),
+                                      HasSubstr("expected: micro-batch 0 of the step")));
+  EXPECT_EQ(backward({0, 3}), "no error");
+  EXPECT_THAT(backward({0, 3}), HasSubstr("expected: micro-batch 1 of the step"));
+  EXPECT_THAT(backward({1, 2}), HasSubstr("expected: of 3, as those before"));
+  ddp.drop_gradients();
+  EXPECT_EQ(backward({0, 1}), "no error");
 }
 
 TEST_F(OwnLoop, ABackwardAfterTheLastOneOfAStepIsRefused) {
