@@ -122,6 +122,7 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       optimizer_(make_optimizer(optimizer, buffers_)),
       order_(optimizer.overlap),
       walk_(roles_, context_, frozen_.get(), strategy, arrivals_),
+      alike_(group, walk_.sharded()),
       marks_details_(group.device().torch_device().is_cpu()) {
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
@@ -253,7 +254,9 @@ at::Tensor DataParallel::forward_again(const std::function<at::Tensor()>& part) 
 }
 
 BackwardMarks DataParallel::backward(const Loss& loss) {
-  return backward_as_is(loss.root_, loss.micro_batch_);
+  BackwardMarks marks = backward_as_is(loss.root_, loss.micro_batch_);
+  alike_.backward_done(loss.micro_batch_);
+  return marks;
 }
 
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, MicroBatch micro_batch) {
@@ -371,6 +374,7 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
   }
   absent_.hide_parameters();
   buffers_.zero_grad();
+  alike_.end(lr, clip_norm);
   return outcome;
 }
 
@@ -378,6 +382,7 @@ void DataParallel::drop_gradients() {
   watched_.check_end("DataParallel::drop_gradients()", true);
   order_.end();
   buffers_.zero_grad();
+  alike_.drop();
 }
 
 bool StepOutcome::skipped() const { return overflow.defined() && overflow.item<float>() > 0.0F; }

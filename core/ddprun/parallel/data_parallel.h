@@ -24,6 +24,7 @@
 #include "ddprun/parallel/parameter_watch.h"
 #include "ddprun/parallel/preparation.h"
 #include "ddprun/parallel/step_order.h"
+#include "ddprun/parallel/steps_alike.h"
 #include "ddprun/parallel/unit_walk.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
@@ -143,9 +144,8 @@ class DataParallel {
 
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
-  /// (still scaled; step() scales it back). Throws Error for what GradientArrivals refuses, if it
-  /// was called for this loss before, after the step's last micro-batch, or after a backward that
-  /// an exception ended; with optimizer.overlap also if the strategy reported no range.
+  /// (still scaled; step() scales it back). Throws Error for what GradientArrivals, StepOrder and
+  /// StepsAlike refuse; with optimizer.overlap also if the strategy reported no range.
   BackwardMarks backward(const Loss& loss);
   /// Tells the learning rate of a step before the backward that synchronizes. With
   /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
@@ -159,6 +159,8 @@ class DataParallel {
   StepOutcome step(double lr, double clip_norm);
   /// Ends a step without an update: unsets the gradients.
   void drop_gradients();
+  /// What all ranks were told of their steps, for comparisons that are asked for.
+  StepsAlike& steps_alike() { return alike_; }
   /// Says that a replay of captured work did the step that begin_step() began. A later backward
   /// without begin_step() then updates nothing.
   void step_replayed() { order_.end(); }
@@ -219,6 +221,7 @@ class DataParallel {
   StepOrder order_;
   GradientArrivals arrivals_{buffers_};
   UnitWalk walk_;
+  StepsAlike alike_;
   BackwardMarks marks_;  // of the backward under way
   bool marks_details_;   // BackwardMarks::gradients and units
   ParameterWatch watched_;

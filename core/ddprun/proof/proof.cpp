@@ -230,6 +230,7 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group,
 
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
+  data_parallel.steps_alike().compare();
   const FlatBuffers& buffers = data_parallel.buffers();
   if (const BufferContext& context = data_parallel.context(); !context.ranks_agree()) {
     return {name, CheckStatus::declared,

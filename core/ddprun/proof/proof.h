@@ -45,7 +45,8 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
                               IntegerRound round = {});
 
 /// Compares the hash of the updated parameters over all ranks or, where ranks own parts, of what
-/// the model reads. A failure names the first parameter that differs, and the ranks.
+/// the model reads. A failure names the first parameter that differs, and the ranks. Throws Error
+/// first if the ranks were told different steps (StepsAlike::compare()).
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name = "parameters_equal");
 

@@ -3,10 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "ddprun/parallel/data_parallel.h"
+#include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
@@ -15,6 +18,118 @@
 
 namespace ddprun::ranks_alike_test {
 namespace {
+
+/// One step, as rank 1 makes it otherwise.
+struct Told {
+  std::int64_t micro_batches = 2;
+  double lr = 0.1;
+  double clip_norm = 1;
+  bool drop = false;
+};
+
+/// What both ranks are told of five steps of which rank 1 makes step `at` otherwise, and of
+/// check_parameters_equal() after them.
+std::string error_of(const std::string& strategy_yaml, const Told& other, int at,
+                     const CommConfig& config = {.timeout_s = 30}) {
+  std::string errors[2];
+  const auto rank = [&](ProcessGroup& group) {
+    const at::Tensor weight = at::arange(1, 65, at::kFloat).view({8, 8}).requires_grad_();
+    const auto strategy = test::strategy_of(strategy_yaml);
+    Precision precision;
+    DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
+    for (int step = 0; step < 5; ++step) {
+      const Told told = group.rank() == 1 && step == at ? other : Told();
+      for (std::int64_t i = 0; i < told.micro_batches; ++i) {
+        ddp.backward(ddp.forward([&] { return weight.square().mean(); }, {i, told.micro_batches}));
+      }
+      if (told.drop) {
+        ddp.drop_gradients();
+      } else {
+        ddp.step(told.lr, told.clip_norm);
+      }
+    }
+    check_parameters_equal(ddp, group);
+  };
+  test::run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        std::string& error = errors[group.rank()];
+        error = test::error_of([&] { rank(group); });
+        if (error != "no error") group.all_gather_object("both have thrown");
+      },
+      config);
+  EXPECT_EQ(errors[0], errors[1]);
+  return errors[0];
+}
+
+struct OtherStep {
+  const char* name;
+  Told told;
+  const char* got;
+};
+
+class RanksSteps : public testing::TestWithParam<std::tuple<const char*, OtherStep>> {};
+
+TEST_P(RanksSteps, AreHeldAgainstEachOther) {
+  const auto& [strategy, other] = GetParam();
+  for (const int at : {0, 2, 4}) {
+    const std::string step = "step " + std::to_string(at);
+    EXPECT_THAT(error_of(strategy, other.told, at),
+                AllOf(HasSubstr("the ranks were told different steps"),
+                      HasSubstr("got: on rank 1: " + step + other.got),
+                      HasSubstr("expected: as on rank 0: " + step + " of 2 micro-batches")));
+  }
+}
+
+const OtherStep kOtherSteps[] = {
+    {"micro_batches", {.micro_batches = 3}, " of 3 micro-batches"},
+    {"lr", {.lr = 0.2}, " of 2 micro-batches, lr 0.2, clip_norm 1"},
+    {"clip_norm", {.clip_norm = 0.5}, " of 2 micro-batches, lr 0.1, clip_norm 0.5"},
+};
+INSTANTIATE_TEST_SUITE_P(Told, RanksSteps,
+                         testing::Combine(testing::Values("{name: flat}", "{name: zero1}",
+                                                          "{name: zero2}", "{name: fsdp}"),
+                                          testing::ValuesIn(kOtherSteps)),
+                         [](const auto& info) {
+                           return "strategy_" +
+                                  std::to_string(info.index / std::size(kOtherSteps)) + "_" +
+                                  std::get<1>(info.param).name;
+                         });
+
+TEST(RanksSteps, ThatOneDropsAreFound) {
+  EXPECT_THAT(error_of("{name: flat}", {.drop = true}, 3),
+              HasSubstr("got: on rank 1: step 3 of 2 micro-batches, drop_gradients()"));
+}
+
+// Between the steps at which all compare, a rank that counts otherwise says so before collectives
+// of its second micro-batch meet others.
+TEST(RanksSteps, OfMoreMicroBatchesWaitWhereEachHasCollectives) {
+  std::string error;
+  std::atomic<bool> done = false;
+  const auto rank = [&](ProcessGroup& group) {
+    const at::Tensor weight = at::ones({8, 8}).requires_grad_();
+    const auto strategy = test::strategy_of("{name: fsdp}");
+    Precision precision;
+    DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
+    const auto step = [&](std::int64_t count) {
+      ddp.backward(ddp.forward([&] { return weight.sum(); }, {0, count}));
+      ddp.drop_gradients();
+    };
+    for (int i = 0; i < 3; ++i) step(2);
+    if (group.rank() == 0) {
+      step(2);
+      while (!done) std::this_thread::yield();
+      return;
+    }
+    error = test::error_of([&] { step(3); });
+    done = true;
+  };
+  test::run_ranks(2, rank, {.timeout_s = 1});
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("not all ranks came"),
+                    HasSubstr("all ranks in step 3 of 3 micro-batches, where the step before had "
+                              "2")));
+}
 
 /// What rank 1 is given otherwise.
 struct OtherChoice {
