@@ -73,6 +73,7 @@ void UnitWalk::before_forward(MicroBatch micro_batch) {
 
 at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
   next_ = 0;
+  open_ = -1;
   marks_.clear();
   if (needs_units() && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
@@ -96,9 +97,12 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
     if (models_unit != next_) refuse_order(models_unit);
     ++next_;
   }
+  check_alone(models_unit);
   if (!again_) mark_begin(models_unit);
   before(Pass::forward, models_unit);
+  const int outer = std::exchange(open_, models_unit);
   const at::Tensor out = forward();
+  open_ = outer;
   after(Pass::forward, roles_.units[models_unit]);
   if (!again_) mark_end();
   if (!out.requires_grad()) return out;
@@ -153,11 +157,24 @@ void UnitWalk::check_place(int index) const {
                        "does not shard gradients"});
 }
 
+bool UnitWalk::share_places() const {
+  const BufferHolding& holding = context_.buffers().holding();
+  return holding.parameters == Placement::sharded && !holding.place_for_each_unit;
+}
+
+void UnitWalk::check_alone(int models_unit) const {
+  if (open_ < 0 || roles_.units.size() <= 2 || !share_places()) return;
+  throw Error({.what = "a unit was computed within another one",
+               .where = "DataParallel::unit()",
+               .got = fmt::format("unit {} within unit {}", models_unit, open_),
+               .expected = "one after another: units are gathered into two places in turn, so a "
+                           "third takes that of the first",
+               .hint = "`reshard_after_forward: false`, or one NamedTensor::unit for both"});
+}
+
 /// What a backward of second derivatives reads of a unit is not gathered for it.
 void UnitWalk::check_derivatives() const {
-  const BufferHolding& holding = context_.buffers().holding();
-  const bool gathered = holding.parameters == Placement::sharded && !holding.place_for_each_unit;
-  if (!gathered || !c10::GradMode::is_enabled()) return;
+  if (!share_places() || !c10::GradMode::is_enabled()) return;
   throw Error({.what = "second derivatives need parameters that stay",
                .where = "DataParallel::unit()",
                .got = "create_graph, and units that are gathered to be used",

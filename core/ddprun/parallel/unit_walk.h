@@ -65,11 +65,14 @@ class UnitWalk {
   bool needs_units() const { return sharded() || context_.plan().holding.gathered_in_forward; }
   [[noreturn]] void refuse_missing_units() const;
   [[noreturn]] void refuse_order(int models_unit) const;
+  void check_alone(int models_unit) const;
   void skip_frozen(std::ptrdiff_t models_unit);
   void before(Pass pass, int models_unit);
   void after(Pass pass, int unit);
   void enter_backward(int models_unit);
   void leave_down_to(int unit);
+  /// Whether units are gathered into places that others take next.
+  bool share_places() const;
   void check_derivatives() const;
   void mark_begin(int models_unit);
   void mark_end();
@@ -80,6 +83,7 @@ class UnitWalk {
   const Plugin& strategy_;
   const GradientArrivals& arrivals_;
   int next_ = 0;          // of the forward under way, as the model counts
+  int open_ = -1;         // that is computed; -1: none
   bool entered_ = false;  // the backward under way has come to a unit
   int to_leave_ = 0;      // of the backward under way: those that nobody heard the end of
   bool again_ = false;    // backward computes units again

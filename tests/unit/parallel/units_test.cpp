@@ -172,5 +172,22 @@ TEST(UnitsRefused, OutOfOrder) {
   EXPECT_THAT(forward({-1}), HasSubstr("got: unit -1"));
 }
 
+/// The value of a model whose first unit reads its parameters again behind the others.
+at::Tensor nested(const Model& model, DataParallel& ddp) {
+  return ddp.unit(0, [&] {
+    at::Tensor x = at::ones({2, 4});
+    for (int i = 1; i < kUnits; ++i) x = model.unit(ddp, i, x);
+    return at::matmul(x, model.weights[0].tensor).sum();
+  });
+}
+
+TEST(UnitsRefused, WithinAnotherWhereAThirdTakesItsPlace) {
+  const auto evaluate = [](const Model& model, DataParallel& ddp, const ProcessGroup&) {
+    ddp.evaluate([&] { return nested(model, ddp); });
+  };
+  EXPECT_THAT(refused(evaluate), AllOf(HasSubstr("a unit was computed within another one"),
+                                       HasSubstr("got: unit 1 within unit 0")));
+}
+
 }  // namespace
 }  // namespace ddprun::units_test
