@@ -300,6 +300,25 @@ TEST(JoinedLaunch, ATextThatIsNotOursIsAnErrorAndNoException) {
                     HasSubstr("where: rank 0 of 2, comparing experiments")));
 }
 
+// Ranks share the work of comparing the bytes of a folder that all see, and of no other.
+TEST(JoinedLaunch, OfACheckpointThatEachRankHasACopyOfEachComparesAllBytes) {
+  TemporaryFolder from;
+  from.write("one.yaml", tiny_experiment());
+  must_run(from, with_sets({"one.yaml"}, {"train.checkpoint={every: 2, path: saved}"}));
+  const std::string copy = "cp -a " + (from.path() / "saved").string() + " .";
+  const std::string damage =
+      "; f=$(ls saved/step*/optimizer.safetensors | tail -n 1); printf x | dd of=$f bs=1 "
+      "seek=$(($(stat -c %s $f) - 3)) conv=notrunc status=none";
+  for (const bool damaged : {false, true}) {
+    Launch launch(2);
+    const Words words = with_sets({"one.yaml"}, {"train.resume_from=saved", "train.steps=20"});
+    launch.start(0, words, {}, after(copy));
+    launch.start(1, words, {}, after(copy + (damaged ? damage : "")));
+    const std::string says = damaged ? "got: rank 1: optimizer.safetensors: " : "";
+    launch.expect_all(damaged ? 1 : 0, HasSubstr(says), 60);
+  }
+}
+
 TEST(JoinedLaunch, AMissingCollectiveIsNamed) {
   expect_different_calls("fewer_collectives", "gloo");
   expect_different_calls("fewer_collectives", "shm");

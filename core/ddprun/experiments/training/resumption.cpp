@@ -4,7 +4,9 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 
 #include "ddprun/base/choice.h"
@@ -72,6 +74,14 @@ void add_changes(const std::string& path, const ConfigNode& then, const ConfigNo
   }
 }
 
+/// The same on ranks that see one file, over a network too, and another of a copy. They share the
+/// work of comparing bytes: where hosts have a copy each, those of a host compare all of it.
+std::string copy_of(const fs::path& file) {
+  struct stat found = {};
+  if (::stat(file.c_str(), &found) != 0) return {};
+  return fmt::format("{}, {} s {} ns", found.st_ino, found.st_ctim.tv_sec, found.st_ctim.tv_nsec);
+}
+
 }  // namespace
 
 fs::path Resumption::folder_of(const Experiment& experiment) {
@@ -137,8 +147,12 @@ Beginning Resumption::beginning() {
 }
 
 void Resumption::check_files(ProcessGroup& group) const {
-  const std::string damage =
-      first_of_all(group, first_damage(folder_, state_, group.rank(), group.size()));
+  const auto copies = group.all_gather_object(copy_of(folder_ / kStateFile));
+  const auto own = copies.begin() + group.rank();
+  const auto before = std::count(copies.begin(), own, *own);
+  const auto all = std::ranges::count(copies, *own);
+  const std::string damage = first_of_all(
+      group, first_damage(folder_, state_, static_cast<int>(before), static_cast<int>(all)));
   if (damage.empty()) return;
   throw Error({.what = "a checkpoint is not what was saved",
                .where = folder_.string(),
