@@ -193,6 +193,10 @@ TEST_F(Checkpoint, AnotherModelOrOptimizerIsRefusedBeforeARankStarts) {
   EXPECT_THAT(refusal("model.layers=2"), HasSubstr("layers.1."));
   EXPECT_THAT(refusal("optimizer={name: sgd, lr: 0.1}"),
               HasSubstr("the moments of another optimizer"));
+  run({"train.checkpoint={every: 4, path: frozen}", "model.frozen=[layers.0.attn.*]"});
+  EXPECT_THAT(run({"train.resume_from=frozen/step-00000004"}, 2).err,
+              AllOf(HasSubstr("no moments of a parameter that is trained now"),
+                    HasSubstr("got: layers.0.attn.q_proj.weight, which was frozen")));
   EXPECT_THAT(run({"train.resume_from=nowhere"}, 2).err,
               AllOf(HasSubstr("there is no checkpoint\n"), HasSubstr("latest begins at step 0")));
 }

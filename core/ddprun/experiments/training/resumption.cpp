@@ -125,12 +125,30 @@ void Resumption::check_fits(const Experiment& experiment) const {
   const std::string other =
       misfit(config.model, [&](const std::string& name) { return file.find(name); });
   const std::size_t count = model_parameters(config.model).size();
-  if (other.empty() && count == file.tensors().size()) return;
+  if (other.empty() && count == file.tensors().size()) return check_moments(config.model);
   refuse_checkpoint(
       folder_, "the checkpoint is of another model",
       other.empty() ? fmt::format("{} parameters, and {} are needed", file.tensors().size(), count)
                     : other,
       "the parameters of `model:`", "the `model:` section must be that of the run that wrote it");
+}
+
+/// Moments from zero beside a count of updates are those of no optimizer: AdamW would not correct
+/// them.
+void Resumption::check_moments(const ModelConfig& model) const {
+  const SafetensorsFile file(folder_ / kOptimizerFile);
+  if (file.tensors().empty()) return;  // SGD without momentum has none
+  for (const std::string& name : trained_names(model)) {
+    const bool found = std::ranges::any_of(file.tensors(), [&](const TensorSpec& tensor) {
+      return tensor.name.starts_with(name + ".");
+    });
+    if (found) continue;
+    refuse_checkpoint(
+        folder_, "the checkpoint has no moments of a parameter that is trained now",
+        name + ", which was frozen when it was saved",
+        "moments of all that model.frozen leaves to train",
+        "freeze it as it was, or `model.init_from` begins at step 0 with the weights");
+  }
 }
 
 Beginning Resumption::beginning() {
@@ -164,7 +182,7 @@ void Resumption::check_files(ProcessGroup& group) const {
 void Resumption::read_moments(DataParallel& data_parallel) const {
   const SafetensorsFile file(folder_ / kOptimizerFile);
   for (const TensorPart& part : shared_moments(data_parallel).own) {
-    if (file.find(part.name) == nullptr) continue;  // a parameter that was frozen: from zero
+    if (file.find(part.name) == nullptr) continue;  // of SGD that had no momentum: from zero
     file.read_to(part.name, part.begin, part.values);
   }
   data_parallel.optimizer().set_updates(state_.updates);

@@ -21,7 +21,7 @@ class Resumption {
  public:
   /// What train.resume_from leads to; empty: it is not set, or `latest` and there is none yet.
   /// Throws ConfigError if it leads nowhere, or to what the experiment cannot go on from: another
-  /// model or optimizer.
+  /// model or optimizer, or parameters that were frozen.
   static std::optional<Resumption> find(const Experiment& experiment);
   /// The folder of it, nothing of which is read; empty: there is none. Throws as find() does if
   /// train.resume_from leads nowhere.
@@ -44,6 +44,7 @@ class Resumption {
   Resumption(std::filesystem::path folder, CheckpointState state)
       : folder_(std::move(folder)), state_(std::move(state)) {}
   void check_fits(const Experiment& experiment) const;
+  void check_moments(const ModelConfig& model) const;
   void check_files(ProcessGroup& group) const;
   void check_ranks(const Experiment& experiment, DataParallel& data_parallel) const;
   void read_moments(DataParallel& data_parallel) const;
