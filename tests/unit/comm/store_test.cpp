@@ -76,6 +76,13 @@ void expect_a_store(const StorePtr& store, const StorePtr& other) {
   });
   EXPECT_EQ(store->get_to_str("late"), "came");
   later.join();
+  store->deleteKey("own");
+  std::thread of_same([&store] {
+    std::this_thread::sleep_for(milliseconds(100));
+    store->set("own", std::string("came"));
+  });
+  EXPECT_EQ(store->get_to_str("own"), "came");
+  of_same.join();
 }
 
 TEST(Store, ClientAndServerAreAStore) {

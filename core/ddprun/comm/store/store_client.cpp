@@ -38,6 +38,8 @@ constexpr std::int64_t kAttemptNs = 2'000'000'000;
 constexpr std::int64_t kLongestPollNs = 1'000'000'000;
 /// For the answer to a wait that is given up.
 constexpr std::int64_t kCancelNs = 1'000'000'000;
+/// A wait looks so often whether another thread has something to ask.
+constexpr std::int64_t kTurnNs = 10'000'000;
 constexpr const char* kSecretHint =
     "DDPRUN_SECRET, or the file that DDPRUN_SECRET_FILE names, must be the same for every rank";
 /// c10d's TCPStore puts this before every key.
@@ -280,7 +282,7 @@ void StoreClient::fill(void* data, std::size_t size) {
 
 template <typename T>
 T StoreClient::ask(const std::string& request) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   const LaunchBoard::Wait waiting;
   send(request);
   T value{};
@@ -302,7 +304,7 @@ c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
 }
 
 void StoreClient::set(const std::string& key, const Bytes& value) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   send(Request(Query::set).key(key).text(value).bytes());
 }
 
@@ -320,7 +322,7 @@ std::int64_t StoreClient::add(const std::string& key, std::int64_t value) {
 }
 
 void StoreClient::append(const std::string& key, const Bytes& value) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   send(Request(Query::append).key(key).text(value).bytes());
 }
 
@@ -336,19 +338,39 @@ std::int64_t StoreClient::getNumKeys() {
   C10_THROW_ERROR(NotImplementedError, "this store does not count its keys");
 }
 
-void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
-  const std::lock_guard lock(mutex_);
+StoreClient::Turn::Turn(StoreClient& client) : client_(client) {
+  ++client.queued_;
+  client.mutex_.lock();
+  --client.queued_;
+}
+
+/// Asks once; false: the time is over, or another thread has something to ask.
+bool StoreClient::came(const std::vector<std::string>& keys, const milliseconds& timeout,
+                       std::int64_t deadline_ns) {
+  const Turn turn(*this);
   const LaunchBoard::Wait waiting;
   send(Request(Query::wait).keys(keys).bytes());
   Wait ended{};
-  if (receive(&ended, sizeof ended, now_ns() + nanoseconds(timeout))) return;
+  do {
+    if (receive(&ended, sizeof ended, std::min(deadline_ns, now_ns() + kTurnNs))) return true;
+  } while (queued_ == 0 && now_ns() < deadline_ns);
   send(Request(Query::cancel_wait).bytes());
-  const std::int64_t deadline_ns = now_ns() + kCancelNs;
+  const std::int64_t cancel_ns = now_ns() + kCancelNs;
   do {  // the keys may have come before the server read that
-    if (!receive(&ended, sizeof ended, deadline_ns)) fail_silent(timeout.count());
+    if (!receive(&ended, sizeof ended, cancel_ns)) fail_silent(timeout.count());
   } while (ended != Wait::canceled);
-  C10_THROW_ERROR(DistStoreError, fmt::format("timed out after {} ms waiting for {}",
-                                              timeout.count(), fmt::join(keys, ", ")));
+  return false;
+}
+
+void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
+  const std::int64_t deadline_ns = now_ns() + nanoseconds(timeout);
+  while (!came(keys, timeout, deadline_ns)) {
+    if (now_ns() >= deadline_ns) {
+      C10_THROW_ERROR(DistStoreError, fmt::format("timed out after {} ms waiting for {}",
+                                                  timeout.count(), fmt::join(keys, ", ")));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the mutex is for who waits for it
+  }
 }
 
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 // Family: store_client.cpp agent_store.cpp
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,8 @@ struct StorePlace {
 /// and asks the name service for the server's name.
 ///
 /// Errors are CommError that names the server, but a key that does not come in time is c10d's
-/// DistStoreError. After a CommError every later call throws the same.
+/// DistStoreError. After a CommError every later call throws the same. Any thread may call it: a
+/// wait lets the requests of other threads go first.
 class StoreClient final : public c10d::Store {
  public:
   /// Connects; tries until a store answers. `timeout` limits that, and later each answer.
@@ -58,6 +60,19 @@ class StoreClient final : public c10d::Store {
             const std::chrono::milliseconds& timeout) override;
 
  private:
+  /// A thread has the connection as long as such an object lives.
+  class Turn {
+   public:
+    explicit Turn(StoreClient& client);
+    ~Turn() { client_.mutex_.unlock(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    StoreClient& client_;
+  };
+  bool came(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout,
+            std::int64_t deadline_ns);
   void connect(std::int64_t deadline_ns);
   /// Returns whether a store answers at the other end; if nothing does in time, throws.
   bool greet(std::int64_t deadline_ns);
@@ -79,6 +94,7 @@ class StoreClient final : public c10d::Store {
   const std::unique_ptr<StoreServer> server_;
   const StorePlace place_;
   std::mutex mutex_;
+  std::atomic<int> queued_ = 0;  ///< threads that wait for it
   Descriptor socket_;
   std::exception_ptr failure_;  ///< what every later call throws
 };
