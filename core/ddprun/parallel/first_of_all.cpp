@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <sstream>
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -21,20 +21,18 @@ std::string first_of_all(ProcessGroup& group, const std::string& own) {
   return {};
 }
 
-std::optional<OtherLine> first_other_line(ProcessGroup& group, const std::string& own,
+std::optional<OtherLine> first_other_line(ProcessGroup& group, std::vector<std::string> lines,
                                           const std::string& none) {
+  lines.push_back(none);
+  const std::string own = list_text(lines, "\n");
   const auto hashes = group.all_gather_object(fmt::format("{:x}", hash64(own)));
   if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) return {};
   const auto texts = group.all_gather_object(own);
   const auto other =
       std::ranges::find_if(texts, [&](const auto& each) { return each != texts[0]; });
-  OtherLine out{.rank = static_cast<int>(other - texts.begin())};
-  std::istringstream got(*other), expected(texts[0]);
-  do {
-    if (!std::getline(got, out.got)) out.got = none;
-    if (!std::getline(expected, out.expected)) out.expected = none;
-  } while (out.got == out.expected);
-  return out;
+  const auto of_other = split_at(*other, '\n'), of_first = split_at(texts[0], '\n');
+  const auto [got, expected] = std::ranges::mismatch(of_other, of_first);
+  return OtherLine{static_cast<int>(other - texts.begin()), *got, *expected};
 }
 
 std::vector<double> of_all_ranks(ProcessGroup& group, double own) {

@@ -13,14 +13,14 @@ namespace ddprun {
 /// it.
 std::string first_of_all(ProcessGroup& group, const std::string& own);
 
-/// The first line of a rank's text that is not that of rank 0's.
+/// The first line of a rank that is not that of rank 0's.
 struct OtherLine {
   int rank = 0;
   std::string got = {}, expected = {};  ///< the rank's, and that of rank 0
 };
-/// Nothing: the texts of all ranks are the same. `none` stands for the line of a text that is
-/// shorter. All ranks call it; all get the same.
-std::optional<OtherLine> first_other_line(ProcessGroup& group, const std::string& own,
+/// Nothing: the lines of all ranks are the same. `none` stands behind the last one, and is no line.
+/// All ranks call it; all get the same.
+std::optional<OtherLine> first_other_line(ProcessGroup& group, std::vector<std::string> lines,
                                           const std::string& none);
 
 /// The number of each rank, in rank order, to the last bit. All ranks call it.

@@ -46,8 +46,7 @@ std::vector<std::string> described(const ParameterRoles& roles) {
 
 /// What travels is laid out by each rank's own model. All ranks call it.
 void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
-  const auto other =
-      first_other_line(group, list_text(described(roles), "\n"), "no parameter more");
+  const auto other = first_other_line(group, described(roles), "no parameter more");
   if (!other) return;
   throw ConfigError({.what = "the ranks' models are not the same",
                      .where = "the model's parameters",
@@ -90,7 +89,7 @@ void check_same_choices(const Strategy& strategy, const Precision& precision,
     lines.push_back(fmt::format("a plan with {} of {} bytes{}", name_of(kind), bytes,
                                 in == PlannedIn::update ? " in update()" : ""));
   }
-  const auto other = first_other_line(group, list_text(lines, "\n"), "a plan without more");
+  const auto other = first_other_line(group, lines, "a plan without more");
   if (!other) return;
   throw ConfigError({.what = "the ranks were given different plugins, options or optimizers",
                      .where = "DataParallel",

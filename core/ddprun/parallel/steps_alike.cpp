@@ -55,12 +55,14 @@ void StepsAlike::made(const std::string& end) {
   begun_ = false;
   const std::int64_t step = step_++;
   if (!compares_ || group_.size() == 1) return;
-  steps_ += begin_of(step, micro_batches_) + ", " + end + "\n";
+  steps_.push_back(begin_of(step, micro_batches_) + ", " + end);
 }
 
 void StepsAlike::compare_with(const std::string& begun) {
   if (!compares_ || group_.size() == 1) return;
-  const auto other = first_other_line(group_, std::exchange(steps_, {}) + begun, "no step more");
+  std::vector<std::string> steps = std::exchange(steps_, {});
+  if (!begun.empty()) steps.push_back(begun);
+  const auto other = first_other_line(group_, std::move(steps), "no step more");
   if (!other) return;
   throw Error({.what = "the ranks were told different steps",
                .where = "DataParallel",

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/plugin/sharding.h"
@@ -44,7 +45,7 @@ class StepsAlike {
   bool begun_ = false;
   std::int64_t step_ = 0;  // the next, or the one under way
   std::int64_t micro_batches_ = 0;
-  std::string steps_;  // a line for each since they were compared
+  std::vector<std::string> steps_;  // a line for each since they were compared
 };
 
 }  // namespace ddprun
