@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -34,12 +33,23 @@ constexpr std::string_view kNoWhiteSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 
+/// To find one piece. PCRE2's own limit, 10 million, is too small for long pieces.
+constexpr std::uint32_t kMostSteps = 1'000'000'000;
+
 [[noreturn]] void refuse_expression(const std::string& pattern, const std::string& got) {
   throw ConfigError({.what = "the pattern that splits text is no regular expression",
                      .where = pattern,
                      .got = got,
                      .expected = "gpt2, cl100k, o200k, or a regular expression of PCRE2",
                      .hint = "a tokenizer.json has its own"});
+}
+
+/// How long the POSIX class is that the text begins with, "[:alpha:]" or "[:^alpha:]"; 0: none.
+std::size_t posix_class(std::string_view text) {
+  if (!text.starts_with("[:")) return 0;
+  const std::size_t name = text.starts_with("[:^") ? 3 : 2;
+  const std::size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz", name);
+  return end != text.npos && text.substr(end).starts_with(":]") ? end + 2 : 0;
 }
 
 /// The pattern with white space as above. Refuses what other libraries take for an operation on
@@ -63,10 +73,13 @@ std::string with_own_white_space(const std::string& pattern) {
       in_class = true;
       taken += follows(i + 1, "^") ? 1 : 0;
       taken += follows(i + taken, "]") ? 1 : 0;
-    } else if (in_class && follows(i, "[:")) {
-      taken = std::max(pattern.find(":]", i), i) + 2 - i;
+    } else if (const std::size_t size = posix_class(std::string_view(pattern).substr(i));
+               in_class && size > 0) {
+      taken = size;
     } else if (in_class && (pattern[i] == '[' || follows(i, "&&"))) {
-      refuse_expression(pattern, "'[' or '&&' within a class, which PCRE2 has not; as text '\\['");
+      refuse_expression(pattern,
+                        "'[' or '&&' within a class: PCRE2 has no such operation, and the "
+                        "characters are written '\\[' and '\\&&'");
     } else if (pattern[i] == ']') {
       in_class = false;
     }
@@ -116,17 +129,18 @@ bool SplitPattern::Compiled::find(std::string_view text, std::size_t from,
   // What is compiled just in time has a small stack, and long pieces may need the heap.
   if (found < 0 && found != PCRE2_ERROR_NOMATCH) found = look(PCRE2_NO_JIT);
   if (found >= 0 || found == PCRE2_ERROR_NOMATCH) return found >= 0;
-  throw ConfigError({.what = "the pattern cannot split this text",
-                     .where = pattern,
-                     .got = words_of(found),
-                     .expected = "pieces that memory suffices to find",
-                     .hint = "a pattern without groups that repeat needs less"});
+  throw ConfigError(
+      {.what = "the pattern cannot split this text",
+       .where = pattern,
+       .got = words_of(found),
+       .expected = fmt::format("pieces found in {} steps, in memory that there is", kMostSteps),
+       .hint = "a pattern without groups that repeat needs less"});
 }
 
 SplitPattern::SplitPattern(const std::string& pattern) : compiled_(std::make_unique<Compiled>()) {
   compiled_->pattern = pattern;
-  pcre2_set_match_limit(compiled_->limits, std::numeric_limits<std::uint32_t>::max());
-  pcre2_set_depth_limit(compiled_->limits, std::numeric_limits<std::uint32_t>::max());
+  pcre2_set_match_limit(compiled_->limits, kMostSteps);
+  pcre2_set_depth_limit(compiled_->limits, kMostSteps);
   compiled_->ends_with_lines =
       pattern == kGpt2Pattern || pattern == kCl100kPattern || pattern == kO200kPattern;
   const std::string text = with_own_white_space(pattern);

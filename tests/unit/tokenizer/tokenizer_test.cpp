@@ -37,7 +37,8 @@ TEST(SplitPattern, CutsAsThePatternsSay) {
 }
 
 TEST(SplitPattern, RefusesWhatPcreReadsOtherwise) {
-  for (const char* pattern : {R"([\p{L}&&[^\p{Han}]]+)", "[a[bc]]", "[[bc]]"}) {
+  for (const char* pattern :
+       {R"([\p{L}&&[^\p{Han}]]+)", "[a[bc]]", "[[bc]]", "[[:x]", "[a[:b]", R"([^[:]+\s)"}) {
     EXPECT_THAT(test::error_of<ConfigError>([&] { const SplitPattern broken(pattern); }),
                 HasSubstr("within a class"));
   }
