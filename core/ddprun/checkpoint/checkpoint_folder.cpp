@@ -95,28 +95,25 @@ void CheckpointFolder::complete(const CheckpointState& state) {
   const fs::path hidden = hidden_checkpoint(path_, state.step);
   check(write_durably(hidden / kStateFile, to_json_text(state)), hidden);
   const fs::path named = path_ / checkpoint_name(state.step);
-  if (fs::exists(named)) make_room(state);
+  const fs::path replaced = fs::exists(named) ? make_room(state) : fs::path();
   fs::rename(hidden, named);
   check(sync_to_disk(path_), path_);
   check(write_durably(path_ / kLatestFile, checkpoint_name(state.step) + "\n"), path_);
+  if (!replaced.empty()) fs::remove_all(replaced);
 }
 
-/// Takes away what stands at the place of a checkpoint. Of the same bytes, which a save leaves that
-/// was cut short before `latest` named it, it goes. Others, of a run that was gone on from before
-/// them, get another name.
-void CheckpointFolder::make_room(const CheckpointState& state) {
+/// Renames what stands at the place of a checkpoint. Returns where it is now if the new one has the
+/// same bytes, so that nobody needs it: a save that was cut short before `latest` named it leaves
+/// such a one. Other bytes are of a run that was gone on from before them, and keep a name.
+fs::path CheckpointFolder::make_room(const CheckpointState& state) {
   const fs::path named = path_ / checkpoint_name(state.step);
-  if (holds(named, state.files)) {
-    const fs::path hidden = hidden_checkpoint(path_, state.step + 1);
-    fs::rename(named, hidden);
-    fs::remove_all(hidden);
-    return;
-  }
-  fs::path aside;
-  for (int number = 1; aside.empty() || fs::exists(aside); ++number) {
+  const bool same = holds(named, state.files);
+  fs::path aside = same ? hidden_checkpoint(path_, state.step + 1) : fs::path();
+  for (int number = 1; aside.empty() || (!same && fs::exists(aside)); ++number) {
     aside = fmt::format("{}.replaced-{}", named.string(), number);
   }
   fs::rename(named, aside);
+  return same ? aside : fs::path();
 }
 
 void CheckpointFolder::prune(std::int64_t step, std::int64_t keep, std::int64_t keep_every) {

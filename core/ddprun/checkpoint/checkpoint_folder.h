@@ -29,7 +29,7 @@ class CheckpointFolder {
   void prune(std::int64_t step, std::int64_t keep, std::int64_t keep_every);
 
  private:
-  void make_room(const CheckpointState& state);
+  std::filesystem::path make_room(const CheckpointState& state);
 
   std::filesystem::path path_;
   Descriptor lock_;
