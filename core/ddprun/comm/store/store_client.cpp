@@ -36,8 +36,8 @@ constexpr milliseconds kRetry{50};
 constexpr std::int64_t kAttemptNs = 2'000'000'000;
 /// poll() counts in milliseconds that fit an int.
 constexpr std::int64_t kLongestPollNs = 1'000'000'000;
-/// For the answer to a wait that is given up.
-constexpr std::int64_t kCancelNs = 1'000'000'000;
+/// For the answer to a wait that is given up, at least.
+constexpr milliseconds kCancel{1000};
 /// A wait looks so often whether another thread has something to ask.
 constexpr std::int64_t kTurnNs = 10'000'000;
 constexpr const char* kSecretHint =
@@ -345,8 +345,7 @@ StoreClient::Turn::Turn(StoreClient& client) : client_(client) {
 }
 
 /// Asks once; false: the time is over, or another thread has something to ask.
-bool StoreClient::came(const std::vector<std::string>& keys, const milliseconds& timeout,
-                       std::int64_t deadline_ns) {
+bool StoreClient::came(const std::vector<std::string>& keys, std::int64_t deadline_ns) {
   const Turn turn(*this);
   const LaunchBoard::Wait waiting;
   send(Request(Query::wait).keys(keys).bytes());
@@ -355,16 +354,17 @@ bool StoreClient::came(const std::vector<std::string>& keys, const milliseconds&
     if (receive(&ended, sizeof ended, std::min(deadline_ns, now_ns() + kTurnNs))) return true;
   } while (queued_ == 0 && now_ns() < deadline_ns);
   send(Request(Query::cancel_wait).bytes());
-  const std::int64_t cancel_ns = now_ns() + kCancelNs;
+  const milliseconds limit = std::max(kCancel, timeout_);
+  const std::int64_t cancel_ns = now_ns() + nanoseconds(limit);
   do {  // the keys may have come before the server read that
-    if (!receive(&ended, sizeof ended, cancel_ns)) fail_silent(timeout.count());
+    if (!receive(&ended, sizeof ended, cancel_ns)) fail_silent(limit.count());
   } while (ended != Wait::canceled);
   return false;
 }
 
 void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const std::int64_t deadline_ns = now_ns() + nanoseconds(timeout);
-  while (!came(keys, timeout, deadline_ns)) {
+  while (!came(keys, deadline_ns)) {
     if (now_ns() >= deadline_ns) {
       C10_THROW_ERROR(DistStoreError, fmt::format("timed out after {} ms waiting for {}",
                                                   timeout.count(), fmt::join(keys, ", ")));

@@ -71,8 +71,7 @@ class StoreClient final : public c10d::Store {
    private:
     StoreClient& client_;
   };
-  bool came(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout,
-            std::int64_t deadline_ns);
+  bool came(const std::vector<std::string>& keys, std::int64_t deadline_ns);
   void connect(std::int64_t deadline_ns);
   /// Returns whether a store answers at the other end; if nothing does in time, throws.
   bool greet(std::int64_t deadline_ns);
