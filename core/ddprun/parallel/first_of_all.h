@@ -18,8 +18,8 @@ struct OtherLine {
   int rank = 0;
   std::string got = {}, expected = {};  ///< the rank's, and that of rank 0
 };
-/// Nothing: the lines of all ranks are the same. `none` stands behind the last one, and is no line.
-/// All ranks call it; all get the same.
+/// Nothing: the lines of all ranks are the same. Where one has fewer,
+/// `none` stands for the next. All ranks call it; all get the same.
 std::optional<OtherLine> first_other_line(ProcessGroup& group, std::vector<std::string> lines,
                                           const std::string& none);
 

@@ -81,14 +81,17 @@ void check_shards(ProcessGroup& group, int shards) {
        .hint = "hosts with unequal numbers of ranks need a size that is given"});
 }
 
-/// What each rank's program chose, and what follows from it. All ranks call it.
-void check_same_choices(const Strategy& strategy, const Precision& precision,
-                        const OptimizerConfig& optimizer, const Plan& plan, ProcessGroup& group) {
-  std::vector<std::string> lines = {strategy.called, precision.called, text_of(optimizer)};
+std::vector<std::string> described(const Plan& plan) {
+  std::vector<std::string> lines;
   for (const auto& [kind, bytes, in] : plan.collectives) {
     lines.push_back(fmt::format("a plan with {} of {} bytes{}", name_of(kind), bytes,
                                 in == PlannedIn::update ? " in update()" : ""));
   }
+  return lines;
+}
+
+/// `lines`: what each rank's program chose, or what follows from it. All ranks call it.
+void check_same_choices(const std::vector<std::string>& lines, ProcessGroup& group) {
   const auto other = first_other_line(group, lines, "a plan without more");
   if (!other) return;
   throw ConfigError({.what = "the ranks were given different plugins, options or optimizers",
@@ -167,6 +170,7 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& gr
                     const Strategy& strategy, Precision& precision, RunDescription run,
                     StepExtent extent) {
   ParameterRoles roles(parameters);
+  check_same_choices({strategy.called, precision.called, text_of(run.optimizer)}, group);
   check_same_model(roles, group);
   run.world_size = group.size();
   if (const c10::Device device = group.device().torch_device(); !device.is_meta()) {
@@ -182,7 +186,7 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& gr
   Plan plan{.holding = {.gradients = Placement::none}};
   if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
   check_shards(group, plan.holding.shards);
-  check_same_choices(strategy, precision, run.optimizer, plan, group);
+  check_same_choices(described(plan), group);
   return {std::move(roles), std::move(layout), std::move(run), std::move(plan)};
 }
 

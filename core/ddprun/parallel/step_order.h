@@ -38,8 +38,8 @@ class StepOrder {
   /// A step begins, at learning rate `lr`.
   void begin(double lr);
   /// A backward begins; that of the last micro-batch synchronizes. Throws Error if another one of
-  /// this step did, if the one before did not come to its end, or if it was of another micro-batch
-  /// than the one before this.
+  /// this step did, if the one before did not come to its end, or if this micro-batch does not
+  /// follow that one in the same count.
   void start_backward(MicroBatch micro_batch);
   /// The strategy finishes the backward.
   void start_synchronizing();

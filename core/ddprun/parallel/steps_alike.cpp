@@ -1,4 +1,4 @@
-// A line for each step; all ranks compare the lines since they did so last.
+// A line for each step. All ranks compare those lines that they have not compared yet.
 #include "ddprun/parallel/steps_alike.h"
 
 #include <fmt/format.h>

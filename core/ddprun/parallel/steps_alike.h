@@ -12,8 +12,8 @@ namespace ddprun {
 
 /// A step whose micro-batches, learning rate or clipping are not the same on all ranks trains
 /// something else, and its collectives need not show it. The ranks compare texts through the store:
-/// in steps 0, 1, 2, 4, 8 and so on, in each 1,024th, and when they are asked to; so nothing is
-/// sent in the others. Training thread.
+/// in steps 0, 1, 2, 4, 8 and so on, in each 1,024th, when a count changes that others count on,
+/// and when they are asked to. Training thread.
 class StepsAlike {
  public:
   /// `group` outlives it. `each_exchanges`: each micro-batch has collectives of its own, so ranks
@@ -24,8 +24,8 @@ class StepsAlike {
   /// All ranks make the steps of one file: nothing is compared.
   void leave() { compares_ = false; }
 
-  /// After each backward. Throws as compare() does, where ranks have just met in collectives: so a
-  /// rank that died was noticed there, and nobody waits for it at the store.
+  /// After each backward. Throws as compare() does. Most strategies' ranks have just met in
+  /// collectives, and noticed there if one died.
   void backward_done(MicroBatch micro_batch);
   /// The step ends with an update, or without.
   void end(double lr, double clip_norm);

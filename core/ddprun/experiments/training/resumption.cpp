@@ -74,8 +74,8 @@ void add_changes(const std::string& path, const ConfigNode& then, const ConfigNo
   }
 }
 
-/// The same on ranks that see one file, over a network too, and another of a copy. They share the
-/// work of comparing bytes: where hosts have a copy each, those of a host compare all of it.
+/// Which file it is: equal on ranks that see the same one, over a network too. Those share the work
+/// of comparing its bytes.
 std::string copy_of(const fs::path& file) {
   struct stat found = {};
   if (::stat(file.c_str(), &found) != 0) return {};
