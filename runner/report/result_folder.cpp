@@ -163,7 +163,8 @@ fs::path ResultFolder::commit() {
   std::error_code error;
   const fs::path link = folder_ / ".latest";  // no other run has this folder
   fs::create_directory_symlink(folder_.filename(), link, error);
-  if (error == std::errc::operation_not_permitted || error == std::errc::operation_not_supported) {
+  if (error == std::errc::operation_not_permitted || error == std::errc::operation_not_supported ||
+      error == std::errc::function_not_supported) {
     spdlog::warn("{} was not made: this file system has no symbolic links",
                  printable_line((parent_ / "latest").string()));
     return folder_;

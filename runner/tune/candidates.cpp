@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
@@ -263,8 +264,8 @@ std::string Candidate::name() const {
 }
 
 std::vector<std::string> Candidate::overrides() const {
-  return mapped(values,
-                [](const auto& each) { return each.first + "=" + to_json(each.second).dump(); });
+  return mapped(
+      values, [](const auto& each) { return each.first + "=" + json_text(to_json(each.second)); });
 }
 
 std::vector<Candidate> candidates_of(const ConfigNode& document, const std::vector<TunedKey>& keys,

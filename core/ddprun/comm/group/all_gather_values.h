@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/json.h"
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/comm/store/foreign_text.h"
 
@@ -17,7 +18,7 @@ namespace ddprun {
 template <typename Value>
 std::vector<Value> all_gather_values(ProcessGroup& group, const Value& own) {
   std::vector<Value> all;
-  for (const std::string& text : group.all_gather_object(nlohmann::json(own).dump())) {
+  for (const std::string& text : group.all_gather_object(json_text(own))) {
     const std::string where = "values of rank " + std::to_string(all.size());
     all.push_back(
         read_foreign(text, where, [](const nlohmann::json& value) { return value.get<Value>(); }));
