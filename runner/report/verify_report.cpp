@@ -90,21 +90,22 @@ double largest(const json& parameters, const char* key) {
 json judge(json found, const VerifyBounds& bounds) {
   json reasons = found.at("faults");
   const double bound = bounds.gradient ? *bounds.gradient : found.at("bound").get<double>();
+  const double loss_bound = bounds.gradient ? bound : std::min(bound, VerifyBounds::kLoss);
   found.erase("bound");  // one of `bounds` now
   const auto all = quantities(bound, bounds);
   json& steps = found.at("steps");
   double loss = 0;
   for (json& step : steps) {
     loss = worse(loss, loss_difference(step));
-    step["passed"] = loss_difference(step) <= bound && pass(step.at("differences"), all);
+    step["passed"] = loss_difference(step) <= loss_bound && pass(step.at("differences"), all);
   }
-  add_loss_reason(steps, bound, reasons);
+  add_loss_reason(steps, loss_bound, reasons);
   for (const ComparedQuantity& quantity : all) add_reason(steps, quantity, reasons);
   json& parameters = found.at("parameters");
   for (json& parameter : parameters) parameter["passed"] = pass(parameter, all);
   if (parameters.empty()) reasons.push_back("nothing was compared");
   found["bounds"] = {{"gradient", bound},
-                     {"loss", bound},
+                     {"loss", loss_bound},
                      {"update", VerifyBounds::kUpdate},
                      {"parameter", nullptr}};
   if (bounds.parameter) found["bounds"]["parameter"] = *bounds.parameter;
@@ -146,12 +147,12 @@ std::string verify_text(const json& judged, const Terminal& terminal) {
   const bool passed = judged.at("passed");
   const json& largest = judged.at("largest");
   const std::string verdict = fmt::format(
-      "{}: largest difference in {} steps of a gradient {:.3g}, of a loss {:.3g} (bound {:.3g}), "
-      "of an update from equal gradients {:.3g} (bound {:.3g})",
+      "{}: largest difference in {} steps of a gradient {:.3g} (bound {:.3g}), of a loss {:.3g} "
+      "(bound {:.3g}), of an update from equal gradients {:.3g} (bound {:.3g})",
       passed ? "passed" : "FAILED", judged.at("steps").size(),
-      number_or_nan(largest.at("gradient")), number_or_nan(largest.at("loss")),
-      number_or_nan(judged.at("bounds").at("gradient")), number_or_nan(largest.at("update")),
-      VerifyBounds::kUpdate);
+      number_or_nan(largest.at("gradient")), number_or_nan(judged.at("bounds").at("gradient")),
+      number_or_nan(largest.at("loss")), number_or_nan(judged.at("bounds").at("loss")),
+      number_or_nan(largest.at("update")), VerifyBounds::kUpdate);
   return out + coloured(verdict, passed ? Colour::green : Colour::red, terminal.colour) + "\n";
 }
 

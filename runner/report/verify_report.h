@@ -12,9 +12,10 @@ namespace ddprun {
 /// What differences pass.
 struct VerifyBounds {
   /// Relative to the parameter's largest; of a loss, to it where it is above 1. None: what the
-  /// ranks found rounding to leave open.
+  /// ranks found rounding to leave open, of a loss kLoss at most.
   std::optional<double> gradient = {};
   std::optional<double> parameter = {};  ///< absolute, after a step of SGD; none: not bounded
+  static constexpr double kLoss = 0.03;
   /// Of an update by equal gradients: four roundings of float32.
   static constexpr double kUpdate = 0x1p-22;
 };

@@ -38,8 +38,8 @@ struct Spread {
 };
 
 /// What a gradient may be off by, of its parameter's largest: this always, then thirty times what
-/// the one process is off by from float64. But a gradient that is missing is off by 1.
-constexpr double kLeastBound = 1e-5, kBoundInRoundings = 30, kLargestBound = 0.5;
+/// the one process is off by from float64. But a gradient that is halved is off by 0.5.
+constexpr double kLeastBound = 1e-5, kBoundInRoundings = 30, kLargestBound = 0.25;
 
 /// The largest of some differences, and whose it is. A NaN is largest.
 struct Largest {
