@@ -24,6 +24,7 @@
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
 #include "ddprun/model/linear_in_double.h"
+#include "ddprun/plugin/parts/autocast.h"
 
 namespace ddprun {
 
@@ -278,7 +279,11 @@ at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
 }
 
 at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
-                                       const Documents& documents) const {
+                                       const Documents& documents,
+                                       const std::string& format) const {
+  std::optional<AutocastGuard> guard;
+  if (format == "bfloat16") guard.emplace(device_.type(), at::kBFloat16);
+  if (format == "float16") guard.emplace(device_.type(), at::kHalf);
   return loss_by(plain(documents.first_keys), ids, targets, documents.divisor);
 }
 

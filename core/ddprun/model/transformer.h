@@ -83,11 +83,12 @@ class Transformer {
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets,
                   const Documents& documents = {}) const;
   /// The same by PyTorch's operators alone, whatever `kernels` and use_linear() say; attention and
-  /// projections are PyTorch's, too.
+  /// projections are PyTorch's, too. `format`: PrecisionDtypes::product_format(), in which products
+  /// of 16 bits are computed here even where nothing but use_linear() did so.
   at::Tensor reference_loss(const at::Tensor& ids, const at::Tensor& targets,
-                            const Documents& documents = {}) const;
-  /// reference_loss() in float64 from the embedding on, whatever the precision says: its gradients
-  /// are rounded but once, where they are kept.
+                            const Documents& documents, const std::string& format) const;
+  /// reference_loss() in float64 behind the embedding, whatever the precision says. Gradients are
+  /// rounded to the dtype of what is read, and the embedding's are summed in it.
   at::Tensor exact_loss(const at::Tensor& ids, const at::Tensor& targets,
                         const Documents& documents = {}) const;
 
@@ -121,7 +122,7 @@ class Transformer {
       std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
   /// The attention plugin's forward.
   Mix mix_of_plugin(const at::Tensor& first_keys) const;
-  /// What a block is computed by that plugins may supply, and the head.
+  /// What computes a block, where plugins may have their own, and the head.
   struct Operators {
     Mix mix;
     Linear linear, head;

@@ -11,18 +11,18 @@
 
 namespace ddprun {
 
-/// The loss of one batch by one model: as a step computes it, by PyTorch's operators alone, and by
-/// these in float64.
+/// The loss of one batch by one model: as a step computes it, by PyTorch's operators alone in the
+/// format of the step's products, and by these in float64.
 struct LossesOfBatch {
   std::function<at::Tensor()> own, plain, exact;
 };
 
-/// Computes this rank's gradients three times, by a backward of each loss, the own one with the
-/// strategy's hooks and the first two under the precision. Compares a drawn run of elements in each
-/// parameter with float64's ("gradients_computed"): the own ones may be off by ten times what those
-/// of PyTorch's operators in the same format are. Compares the own loss, with gradients and
-/// without, too. Leaves the gradients unset, and parameters, moments and the strategy's state
-/// untouched. All ranks call it alike, between steps. Training thread.
+/// Computes this rank's gradients three times, by a backward of each loss under the precision, the
+/// own one with the strategy's hooks. Compares a drawn run of elements in each parameter with
+/// float64's ("gradients_computed"): the own ones may be off by twenty times what those of
+/// PyTorch's operators in the products' format are, of this parameter or usually. Compares the own
+/// loss, with gradients and without, too. Leaves the gradients unset, and parameters, moments and
+/// the strategy's state untouched. All ranks call it alike, between steps. Training thread.
 Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
                                const LossesOfBatch& losses, std::uint64_t draw);
 /// The losses alone, without gradients ("loss_computed"): of what has no backward.

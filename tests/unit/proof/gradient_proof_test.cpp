@@ -83,8 +83,8 @@ TEST(GradientsComputed, PassWhereTheyAreEqual) {
 }
 
 TEST(GradientsComputed, PassWhereTheyAreRounded) {
-  EXPECT_EQ(check_with(1 + 9 * kRounded).status, CheckStatus::passed);
-  EXPECT_EQ(check_with(1 + 11 * kRounded).status, CheckStatus::failed);
+  EXPECT_EQ(check_with(1 + 19 * kRounded).status, CheckStatus::passed);
+  EXPECT_EQ(check_with(1 + 21 * kRounded).status, CheckStatus::failed);
 }
 
 TEST(GradientsComputed, PassWhereTheBufferRoundsThem) {
@@ -97,7 +97,7 @@ TEST(GradientsComputed, NameTheParameterTheRankAndByHowMuch) {
   EXPECT_EQ(check.status, CheckStatus::failed);
   EXPECT_EQ(check.detail,
             "rank 1: 16 drawn gradients of first are off by 0.01 of those in float64, 1e+02 times "
-            "as much as by PyTorch's operators in float32; 10 times is allowed");
+            "as much as by PyTorch's operators in float32; 20 times is allowed");
 }
 
 TEST(GradientsComputed, CatchWhatIsNoNumberAndWhatShouldBeZero) {

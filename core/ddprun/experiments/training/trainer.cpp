@@ -276,9 +276,12 @@ double Trainer::last_loss_again() {
 
 LossesOfBatch Trainer::losses_of(const Batch& batch) {
   const Documents documents = {batch.first_keys, batch.divisor};
-  return {.own = [=, this] { return model_.loss(batch.ids, batch.targets, documents); },
-          .plain = [=, this] { return model_.reference_loss(batch.ids, batch.targets, documents); },
-          .exact = [=, this] { return model_.exact_loss(batch.ids, batch.targets, documents); }};
+  const std::string format = plugins_.precision->dtypes().product_format();
+  return {
+      .own = [=, this] { return model_.loss(batch.ids, batch.targets, documents); },
+      .plain =
+          [=, this] { return model_.reference_loss(batch.ids, batch.targets, documents, format); },
+      .exact = [=, this] { return model_.exact_loss(batch.ids, batch.targets, documents); }};
 }
 
 StepScalars Trainer::last_scalars() const {
