@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <future>
 #include <iostream>
 #include <thread>
 
@@ -76,12 +75,8 @@ class Encoder {
 
  private:
   void write(const std::vector<std::string_view>& texts, const TextSink& sink) {
-    std::vector<std::future<std::vector<std::int32_t>>> workers;  // as those of count_pieces()
-    for (const std::string_view text : texts) {
-      workers.push_back(
-          std::async(std::launch::async, [this, text] { return tokenizer_.encode(text); }));
-    }
-    for (auto& worker : workers) write(worker.get(), sink);
+    const auto encoded = [this](std::string_view text) { return tokenizer_.encode(text); };
+    for (const auto& tokens : mapped_by_threads(texts, encoded)) write(tokens, sink);
   }
 
   void write(const std::vector<std::int32_t>& tokens, const TextSink& sink) {
@@ -139,8 +134,9 @@ int tokenizer_command(const Request& request) {
   const std::int64_t begin_ns = now_ns();
   const std::string name = pattern_named(request.pattern.empty() ? "gpt2" : request.pattern);
   const SplitPattern pattern(name);
-  const Cut cut = [&](std::string_view text, std::size_t limit) {
-    return over_lines(request.special) ? 0 : pattern.cut(text, limit);
+  const Cut cut = [&, whole = over_lines(request.special)](std::string_view text,
+                                                           std::size_t limit) {
+    return whole ? 0 : pattern.cut(text, limit);
   };
   PieceCounts counts;
   for (const std::string& path : request.paths) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <future>
 #include <queue>
 #include <utility>
 
@@ -177,17 +176,14 @@ class Trainer {
 void count_pieces(const std::vector<std::string_view>& texts, const SplitPattern& pattern,
                   std::vector<std::string> special, PieceCounts& counts) {
   std::ranges::sort(special, std::greater(), &std::string::size);  // as they are encoded
-  std::vector<std::future<PieceCounts>> workers;  // whose errors come with what they return
-  for (const std::string_view text : texts) {
-    workers.push_back(std::async(std::launch::async, [&pattern, &special, text] {
-      PieceCounts own;
-      const auto count = [&own](std::string_view piece) { ++own[std::string(piece)]; };
-      for (const std::string_view part : between_special(text, special)) pattern.split(part, count);
-      return own;
-    }));
-  }
-  for (std::future<PieceCounts>& worker : workers) {
-    for (const auto& [piece, count] : worker.get()) counts[piece] += count;
+  const auto counted = [&](std::string_view text) {
+    PieceCounts own;
+    const auto count = [&own](std::string_view piece) { ++own[std::string(piece)]; };
+    for (const std::string_view part : between_special(text, special)) pattern.split(part, count);
+    return own;
+  };
+  for (const PieceCounts& own : mapped_by_threads(texts, counted)) {
+    for (const auto& [piece, count] : own) counts[piece] += count;
   }
 }
 

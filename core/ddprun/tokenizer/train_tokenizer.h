@@ -7,14 +7,25 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "ddprun/base/ranges.h"
 #include "ddprun/tokenizer/tokenizer.h"
 
 namespace ddprun {
+
+/// What `of` makes of each text, by a thread a text. Throws what it throws, of the first text.
+template <class Of>
+auto mapped_by_threads(const std::vector<std::string_view>& texts, const Of& of) {
+  auto workers = mapped(texts, [&of](std::string_view text) {
+    return std::async(std::launch::async, [&of, text] { return of(text); });
+  });
+  return mapped(workers, [](auto& worker) { return worker.get(); });
+}
 
 /// How often each piece of text comes, by its bytes.
 using PieceCounts = std::unordered_map<std::string, std::int64_t>;
