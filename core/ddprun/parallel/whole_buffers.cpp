@@ -68,6 +68,12 @@ at::Tensor whole_gradients(const DataParallel& data_parallel, Range range) {
                [&](Range part) { return buffers.mean(part); });
 }
 
+at::Tensor unscaled_gradients(const DataParallel& data_parallel, const at::Tensor& scaled_by) {
+  const at::Tensor gradients = whole_gradients(data_parallel, data_parallel.buffers().all())
+                                   .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  return scaled_by.defined() ? gradients / scaled_by : gradients;
+}
+
 std::vector<NamedTensor> full_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const ParameterRoles& roles = data_parallel.roles();

@@ -235,10 +235,8 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
 }
 
 at::Tensor Trainer::gradients() const {
-  const at::Tensor gradients = whole_gradients(*data_parallel_, data_parallel_->buffers().all())
-                                   .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   const auto& scales = state_.loss_scales;
-  return scales.empty() ? gradients : gradients / scales.back();
+  return unscaled_gradients(*data_parallel_, scales.empty() ? at::Tensor() : scales.back());
 }
 
 std::vector<double> Trainer::loss_scales() const {

@@ -159,8 +159,7 @@ class OneProcess {
     for (at::Tensor* each : {&step.before, &step.gradients, &step.after}) {
       *each = laid_out(*each, layout, buffers);
     }
-    buffers.parameters(buffers.all()).copy_(step.before);
-    buffers.parameters_changed(buffers.all());
+    set_parameters(step.before);
     at::Tensor own;
     const Sample sample = trainer_->step(step.index, [&] {
       if (!step.gradients.defined()) return;
@@ -189,6 +188,12 @@ class OneProcess {
   double bound() const { return bound_; }
 
  private:
+  void set_parameters(const at::Tensor& values) {
+    FlatBuffers& buffers = trainer_->data_parallel().buffers();
+    buffers.parameters(buffers.all()).copy_(values);
+    buffers.parameters_changed(buffers.all());
+  }
+
   /// Of a parameter, relative to its largest |expected|, `least` at least.
   Spread gradient_off(const at::Tensor& got, const at::Tensor& expected, double least,
                       int index) const {
@@ -206,17 +211,15 @@ class OneProcess {
     DataParallel& data_parallel = trainer_->data_parallel();
     const Loss loss = data_parallel.forward(trainer_->losses_of(trainer_->last_batch()).exact);
     data_parallel.backward(loss);
-    const at::Tensor gradients =
-        whole_gradients(data_parallel, data_parallel.buffers().all()).to(at::kFloat, false, true);
+    const at::Tensor gradients = unscaled_gradients(data_parallel, loss.scaled_by());
     data_parallel.drop_gradients();
-    return loss.scaled_by().defined() ? gradients / loss.scaled_by() : gradients;
+    return gradients;
   }
 
   /// `own`: this process's gradients by the parameters `before`.
   void raise_bound(const at::Tensor& before, const at::Tensor& own, double least) {
-    FlatBuffers& buffers = trainer_->data_parallel().buffers();
-    buffers.parameters(buffers.all()).copy_(before);
-    buffers.parameters_changed(buffers.all());
+    set_parameters(before);
+    const FlatBuffers& buffers = trainer_->data_parallel().buffers();
     const at::Tensor exact = exact_gradients();
     double rounding = 0;
     for (int index = 0; index < buffers.count(); ++index) {
