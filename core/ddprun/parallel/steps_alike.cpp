@@ -54,12 +54,12 @@ void StepsAlike::drop() {
 void StepsAlike::made(const std::string& end) {
   begun_ = false;
   const std::int64_t step = step_++;
-  if (!compares_ || group_.size() == 1) return;
+  if (!compares_) return;
   steps_.push_back(begin_of(step, micro_batches_) + ", " + end);
 }
 
 void StepsAlike::compare_with(const std::string& begun) {
-  if (!compares_ || group_.size() == 1) return;
+  if (!compares_) return;
   std::vector<std::string> steps = std::exchange(steps_, {});
   if (!begun.empty()) steps.push_back(begun);
   const auto other = first_other_line(group_, std::move(steps), "no step more");

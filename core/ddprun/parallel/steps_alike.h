@@ -19,7 +19,7 @@ class StepsAlike {
   /// `group` outlives it. `each_exchanges`: each micro-batch has collectives of its own, so ranks
   /// that count otherwise than in the step before compare after the first, before more meet others.
   StepsAlike(ProcessGroup& group, bool each_exchanges)
-      : group_(group), each_exchanges_(each_exchanges) {}
+      : group_(group), each_exchanges_(each_exchanges), compares_(group.size() > 1) {}
 
   /// All ranks make the steps of one file: nothing is compared.
   void leave() { compares_ = false; }
@@ -41,7 +41,7 @@ class StepsAlike {
 
   ProcessGroup& group_;
   const bool each_exchanges_;
-  bool compares_ = true;
+  bool compares_;  // with others, if there are some
   bool begun_ = false;
   std::int64_t step_ = 0;  // the next, or the one under way
   std::int64_t micro_batches_ = 0;
