@@ -72,17 +72,17 @@ Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
+/// Who started the rank, its numbers, and where rank 0 is.
+auto place_of(const RankInfo& info) {
+  return std::tuple(info.launcher, info.rank, info.world_size, info.local_rank, info.local_size,
+                    info.master_addr, info.master_port);
+}
+
 TEST(RankInfo, NoLauncher) { EXPECT_FALSE(rank_info({}).has_value()); }
 
 TEST(RankInfo, Torchrun) {
   const auto info = rank_info(kTorchrun).value();
-  EXPECT_EQ(info.launcher, "torchrun");
-  EXPECT_EQ(info.rank, 3);
-  EXPECT_EQ(info.world_size, 4);
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 2);
-  EXPECT_EQ(info.master_addr, "10.0.0.7");
-  EXPECT_EQ(info.master_port, 29501);
+  EXPECT_EQ(place_of(info), std::tuple("torchrun", 3, 4, 1, 2, "10.0.0.7", 29501));
   EXPECT_FALSE(info.agent_store);
   EXPECT_TRUE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"))->agent_store);
   EXPECT_FALSE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"))->agent_store);
@@ -154,13 +154,7 @@ const Variables kSlurm = {{"SLURM_PROCID", "5"},
 
 TEST(RankInfo, Slurm) {
   const auto info = rank_info(kSlurm).value();
-  EXPECT_EQ(info.launcher, "slurm");
-  EXPECT_EQ(info.rank, 5);
-  EXPECT_EQ(info.world_size, 7);
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 3);
-  EXPECT_EQ(info.master_addr, "node03");
-  EXPECT_EQ(info.master_port, 15000 + 123456 % 15000);
+  EXPECT_EQ(place_of(info), std::tuple("slurm", 5, 7, 1, 3, "node03", 15000 + 123456 % 15000));
   EXPECT_NE(rank_info(with(kSlurm, "SLURM_STEP_ID", "1"))->master_port, info.master_port)
       << "two srun of one script must not meet";
   EXPECT_EQ(rank_info(with(kSlurm, "MASTER_ADDR", "head"))->master_addr, "head");
@@ -213,13 +207,7 @@ TEST(RankInfo, Mpi) {
        {std::tuple("openmpi", kOpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
         {"hydra", kHydra, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}}) {
     const auto info = rank_info(variables).value();
-    EXPECT_EQ(info.launcher, launcher);
-    EXPECT_EQ(info.rank, 1);
-    EXPECT_EQ(info.world_size, 2);
-    EXPECT_EQ(info.local_rank, 1);
-    EXPECT_EQ(info.local_size, 2);
-    EXPECT_EQ(info.master_addr, "127.0.0.1");
-    EXPECT_EQ(info.master_port, 29500);
+    EXPECT_EQ(place_of(info), std::tuple(launcher, 1, 2, 1, 2, "127.0.0.1", 29500));
     const Variables two_hosts = with(with(variables, local_size, "1"), local_rank, "0");
     EXPECT_EQ(refusal(two_hosts).where, "environment variable MASTER_ADDR");
     EXPECT_EQ(rank_info(with(two_hosts, "MASTER_ADDR", "head"))->master_addr, "head");

@@ -69,20 +69,15 @@ void expect_a_store(const StorePtr& store, const StorePtr& other) {
   EXPECT_FALSE(store->deleteKey("first"));
   EXPECT_THROW(store->wait({"sum", "nothing"}, milliseconds(50)), c10::Error);
   store->wait({"sum", "text"}, kInTime);  // a wait that was given up leaves nothing behind
-  store->deleteKey("late");
-  std::thread later([&other] {
-    std::this_thread::sleep_for(milliseconds(100));
-    other->set("late", std::string("came"));
-  });
-  EXPECT_EQ(store->get_to_str("late"), "came");
-  later.join();
-  store->deleteKey("own");
-  std::thread of_same([&store] {
-    std::this_thread::sleep_for(milliseconds(100));
-    store->set("own", std::string("came"));
-  });
-  EXPECT_EQ(store->get_to_str("own"), "came");
-  of_same.join();
+  for (const auto& setter : {other, store}) {
+    store->deleteKey("late");
+    std::thread later([&setter] {
+      std::this_thread::sleep_for(milliseconds(100));
+      setter->set("late", std::string("came"));
+    });
+    EXPECT_EQ(store->get_to_str("late"), "came");
+    later.join();
+  }
 }
 
 TEST(Store, ClientAndServerAreAStore) {

@@ -17,6 +17,7 @@
 #include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
+#include "support/precision_of.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -265,12 +266,7 @@ TEST_F(OneRank, AModelMustAskAPrecisionThatComputesLinearLayers) {
 }
 
 TEST_F(OneRank, DtypesThatDoNotFitTheParametersAreExplained) {
-  struct Bfloat16 : Precision {
-    PrecisionDtypes dtypes() const override {
-      return {
-          .buffers = {.compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16}};
-    }
-  } bfloat16;
+  test::PrecisionOf bfloat16 = test::in_bfloat16();
   DataParallel ddp(model.parameters(), *group, spy, bfloat16, plain_sgd());
   const auto product = [&](at::ScalarType dtype) {
     return at::linear(at::ones({1, 3}, dtype), model.first.view({1, 3})).sum() + model.second.sum();

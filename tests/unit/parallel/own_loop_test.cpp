@@ -18,6 +18,7 @@
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
+#include "support/precision_of.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::own_loop_test {
@@ -94,12 +95,7 @@ TEST_F(OwnLoop, NothingGoesOnAfterAnExceptionInBackward) {
 }
 
 TEST_F(OwnLoop, ABufferInAnotherDtypeIsExplained) {
-  struct InBfloat16 : Precision {
-    PrecisionDtypes dtypes() const override {
-      return {
-          .buffers = {.compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16}};
-    }
-  } in_bfloat16;
+  test::PrecisionOf in_bfloat16 = test::in_bfloat16();
   at::Tensor other = at::ones({3}).requires_grad_();
   Alone another;
   DataParallel of_other({{"other", other}}, *group, another, in_bfloat16, test::plain_sgd());

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "ddprun/plugin/strategy.h"
+#include "support/precision_of.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -25,15 +26,6 @@ class ExchangesNothing : public Strategy {
   void finish_backward() override { ++backwards; }
 };
 
-class TravelsIn final : public Precision {
- public:
-  explicit TravelsIn(at::ScalarType reduce) : reduce_(reduce) {}
-  PrecisionDtypes dtypes() const override { return {.buffers = {.reduce = reduce_}}; }
-
- private:
-  at::ScalarType reduce_;
-};
-
 using Added = std::function<double()>;
 double nothing() { return 0; }
 
@@ -47,7 +39,7 @@ Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloa
   std::vector<Check> checks(2);
   test::run_ranks(2, [&](ProcessGroup& group) {
     ExchangesNothing strategy;
-    TravelsIn precision(reduce);
+    test::PrecisionOf precision({.reduce = reduce});
     std::vector<NamedTensor> parameters = {{"first", at::ones({40})}, {"second", at::ones({7})}};
     for (NamedTensor& parameter : parameters) parameter.tensor.requires_grad_(true);
     DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});

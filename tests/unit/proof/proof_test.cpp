@@ -13,6 +13,7 @@
 
 #include "ddprun/proof/initial_values.h"
 #include "support/matchers.h"
+#include "support/precision_of.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -303,21 +304,12 @@ TEST(InitialValues, AChangeOfAnyParameterIsFound) {
   });
 }
 
-/// Computes in bfloat16, with a copy of the parameters or with tensors of that dtype.
-struct Bfloat16 : Precision {
-  explicit Bfloat16(bool tensors) : tensors(tensors) {}
-  PrecisionDtypes dtypes() const override {
-    const at::ScalarType rest = tensors ? at::kBFloat16 : at::kFloat;
-    return {.buffers = {.compute = at::kBFloat16, .reduce = rest, .model = rest}};
-  }
-  bool tensors;
-};
-
 TEST(ComputeCopy, IsWhatTheParametersRoundTo) {
   for (const bool tensors : {false, true}) {
     test::run_ranks(2, [tensors](ProcessGroup& group) {
       OneByOne strategy;
-      Bfloat16 precision(tensors);
+      test::PrecisionOf precision =  // with a copy of the parameters, or with tensors of that dtype
+          tensors ? test::in_bfloat16() : test::PrecisionOf({.compute = at::kBFloat16});
       DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{},
                        {.kernels = tensors ? KernelSet::reference : KernelSet::fused});
       FlatBuffers& buffers = ddp.buffers();
