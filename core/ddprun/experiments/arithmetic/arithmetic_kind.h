@@ -1,15 +1,17 @@
 // The kind of experiment that measures nothing: memory, computation and communication on paper.
-//
-// Family: arithmetic_kind.cpp arithmetic_rank.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
 
 namespace ddprun {
 
-struct ArithmeticKind : RunnableKind {
+struct ArithmeticKind final : RunnableKind {
+  ArithmeticKind();
   std::string in_short(const RunStatistics& run) const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
+  void check(const Experiment& experiment) const override;
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                    const RunContext& context) const override;
 
   const Quantity& time_us = declare(
       {.key = "time_us", .unit = "µs", .meaning = "of the arithmetic, which is no benchmark"});
@@ -60,9 +62,6 @@ struct ArithmeticKind : RunnableKind {
   const Quantity& most_data_ranks =
       on_paper("most_data_ranks", "most ranks", "{:.0f}",
                "of FSDP, with which the batch of `tokens` is not bound by communication", 2);
-
- protected:
-  explicit ArithmeticKind(KindFile file);
 
  private:
   const Quantity& on_paper(const char* key, const char* title, const char* format,

@@ -1,7 +1,7 @@
 // The kind of experiment that measures one call of attention and its backward: times, memory, and
 // how far the results are from float64.
 //
-// Family: attention_kind.cpp attention_rank.cpp measure_attention.cpp
+// Family: attention_kind.cpp measure_attention.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
@@ -16,10 +16,18 @@ struct AttentionConfig;
 struct RankResult;
 struct RepeatConfig;
 
-struct AttentionKind : RunnableKind {
+struct AttentionKind final : RunnableKind {
+  AttentionKind();
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
+  void check(const Experiment& experiment) const override;
+  void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override;
+  std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                                       std::int64_t local_ranks) const override;
+  nlohmann::json work(const Experiment& experiment, const PluginRegistry& registry) const override;
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                    const RunContext& context) const override;
 
   const Quantity& time_ms =
       declare("time_ms", "ms",
@@ -85,9 +93,6 @@ struct AttentionKind : RunnableKind {
   const Quantity& dv_error = error_of("dv_error", "dv");
   const Quantity& samples = declare(number_of_calls(time_ms, 8));
   const Quantity& speed_up = declare(speed_up_of_calls());
-
- protected:
-  explicit AttentionKind(KindFile file);
 
  private:
   const Quantity& bytes_of_call(const char* key, const char* title, int drop_order,

@@ -1,7 +1,5 @@
 // The kind of experiment that measures one collective at one size: its quantities, and the line
 // that is fitted through the sizes.
-//
-// Family: collectives.cpp collectives_rank.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
@@ -9,10 +7,17 @@
 
 namespace ddprun {
 
-struct Collectives : RunnableKind {
+struct Collectives final : RunnableKind {
+  Collectives();
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
+  void check(const Experiment& experiment) const override;
+  std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                                       std::int64_t local_ranks) const override;
+  nlohmann::json work(const Experiment& experiment, const PluginRegistry& registry) const override;
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                    const RunContext& context) const override;
 
   const Quantity& time_us = declare("time_us", "µs",
                                     "from the end of the second barrier that follows the filling "
@@ -62,9 +67,6 @@ struct Collectives : RunnableKind {
       declare("ranks_per_core", "", "ranks of this host / the cores that they may use together",
               {.over_ranks = OverRanks::max, .timed = false});
   const Quantity& speed_up = declare(speed_up_of_calls());
-
- protected:
-  explicit Collectives(KindFile file);
 
  private:
   const Quantity& time_over(const char* key, OverSteps over_steps, const char* title,

@@ -2,7 +2,7 @@
 // user's loop does it and by C++'s scalars; and which dtype each tensor of a small model has under
 // autocast, read off the tensors. The YAML section `demonstration:` says which.
 //
-// Family: accumulation.cpp autocast_dtypes.cpp demonstration_config.cpp
+// Family: accumulation.cpp autocast_dtypes.cpp
 #pragma once
 
 #include <c10/core/Device.h>
@@ -46,7 +46,7 @@ struct DemonstrationConfig {
   AutocastType autocast = AutocastType::float16;
 };
 
-void declare_options(Options& options, DemonstrationConfig& config);
+void declare_options(Options& options, DemonstrationConfig& config);  // in precision_study.cpp
 
 /// What came of it, in float64, which holds every number of the smaller types.
 struct Accumulated {

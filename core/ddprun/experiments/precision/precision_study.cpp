@@ -1,4 +1,5 @@
-// What the demonstrations say in a table, and in sentences below it.
+// What a demonstration's file says, what is refused, what the rank does, and what a table and
+// sentences below it say.
 #include "ddprun/experiments/precision/precision_study.h"
 
 #include <fmt/format.h>
@@ -8,8 +9,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/options.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/precision/demonstrations.h"
+#include "ddprun/rank/connected_rank.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 
@@ -94,16 +99,71 @@ Finding dtypes_finding(const RunStatistics& run) {
           std::move(value)};
 }
 
+void check_meaning(const Experiment& e) {
+  const auto& d = e.as<DemonstrationConfig>();
+  const DemonstrationConfig defaults;
+  const std::string name = said("demonstration.name", name_of(d.name));
+  const bool adds = d.name == Demonstration::accumulation;
+  refuse_unused(e, adds && d.autocast != defaults.autocast, "demonstration.autocast", name);
+  refuse_unused(e, !adds && d.sum != defaults.sum, "demonstration.sum", name);
+  refuse_unused(e, !adds && d.addend != defaults.addend, "demonstration.addend", name);
+  refuse_unused(e, !adds && d.count != defaults.count, "demonstration.count", name);
+}
+
+void add_numbers(const DemonstrationConfig& config, c10::Device device, Sample& sample,
+                 RankResult& result) {
+  const PrecisionStudy& q = precision_study();
+  const Accumulated got = accumulate_by_tensors(config, device);
+  const Accumulated wanted = accumulate_by_scalars(config);
+  const auto count = static_cast<double>(config.count);
+  const double exact = config.addend * count;
+  sample[q.sum] = got.sum;
+  sample[q.exact] = exact;
+  sample[q.error] = got.sum - exact;
+  sample[q.addends_error] = got.addend * count - exact;
+  sample[q.sums_error] = got.sum - got.addend * count;
+  result.checks.push_back(
+      make_check("sum_by_scalars", got.sum == wanted.sum && got.addend == wanted.addend,
+                 fmt::format("{:.17g} by tensors, {:.17g} by scalars", got.sum, wanted.sum)));
+}
+
+void read_dtypes(const DemonstrationConfig& config, c10::Device device, RankResult& result) {
+  const AutocastDtypes measured = measure_autocast(config.autocast, device);
+  result.observed = measured.tensors;
+  result.checks.push_back(
+      make_check("fc1_by_hand", measured.fc1_by_hand,
+                 measured.fc1_by_hand ? "equal" : "autocast did something else"));
+  result.checks.push_back(make_check("finite", measured.finite,
+                                     measured.finite ? "outputs and gradients" : "some are not"));
+}
+
 }  // namespace
 
-PrecisionStudy::PrecisionStudy(KindFile file)
+void declare_options(Options& o, DemonstrationConfig& c) {
+  o.option("name", &c.name,
+           "accumulation: one number added many times; dtypes: the dtypes of a small model's "
+           "tensors under autocast");
+  o.option("sum", &c.sum,
+           "of accumulation: the types of addends and sum; converted: each addend is converted to "
+           "the sum's type before it is added");
+  o.option("addend", &c.addend, "of accumulation: the number that is added",
+           {.min = -1000, .max = 1000});
+  o.option("count", &c.count, "of accumulation: how often it is added", {.min = 1, .max = 1e7});
+  o.option("autocast", &c.autocast, "of dtypes: what autocast casts to");
+}
+
+PrecisionStudy::PrecisionStudy()
     : RunnableKind(
           {.name = "precision",
            .table_note = "What was computed once, on one rank; errors are against float64",
            .checks = {{"sum_by_scalars", "the sum that of scalar arithmetic, bit for bit"},
                       {"fc1_by_hand", "fc1's output that of operands cast by hand, bit for bit"},
                       {"finite", "all values finite"}}},
-          std::move(file)) {}
+          {.own = DemonstrationConfig(),
+           .sections = {world_section(),
+                        own_section<DemonstrationConfig>("demonstration",
+                                                         "what of precision is demonstrated"),
+                        output_section()}}) {}
 
 const Quantity& PrecisionStudy::error_of(const char* key, const char* title, int drop_order,
                                          const char* meaning) {
@@ -128,6 +188,32 @@ std::vector<Finding> PrecisionStudy::findings(const std::vector<const RunStatist
   return mapped(runs, [](const RunStatistics* run) {
     return adds(run->run()) ? accumulation_finding(*run) : dtypes_finding(*run);
   });
+}
+
+void PrecisionStudy::check(const Experiment& experiment) const {
+  check_meaning(experiment);
+  refuse_several_ranks(
+      experiment,
+      {.what = "experiment precision is of one rank: others would repeat it", .hint = "remove it"});
+}
+
+std::vector<std::string> PrecisionStudy::run_rank(const Experiment& experiment,
+                                                  const PluginRegistry&,
+                                                  const RunContext& context) const {
+  ConnectedRank rank(experiment, context);
+  const auto& config = experiment.as<DemonstrationConfig>();
+  const c10::Device device = rank.device().torch_device();
+  return rank.run_once([&](Sample& sample) {
+    if (config.name == Demonstration::accumulation) {
+      add_numbers(config, device, sample, rank.result());
+    } else {
+      read_dtypes(config, device, rank.result());
+    }
+  });
+}
+const PrecisionStudy& precision_study() {
+  static const PrecisionStudy kind;
+  return kind;
 }
 
 }  // namespace ddprun

@@ -1,17 +1,19 @@
 // The kind of experiment that shows what a precision does to numbers: a sum of many addends, and
 // the dtypes that autocast gives a model's tensors.
-//
-// Family: precision_study.cpp precision_rank.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
 
 namespace ddprun {
 
-struct PrecisionStudy : RunnableKind {
+struct PrecisionStudy final : RunnableKind {
+  PrecisionStudy();
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
+  void check(const Experiment& experiment) const override;
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                    const RunContext& context) const override;
 
   const Quantity& time_us =
       declare("time_us", "µs", "of the whole demonstration, which is no benchmark");
@@ -33,9 +35,6 @@ struct PrecisionStudy : RunnableKind {
   const Quantity& sums_error =
       error_of("sums_error", "of the sums", 1,
                "what rounding each sum adds to that: `error` - `addends_error`");
-
- protected:
-  explicit PrecisionStudy(KindFile file);
 
  private:
   const Quantity& error_of(const char* key, const char* title, int drop_order, const char* meaning);
