@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "ddprun/measure/block_category.h"
+#include "ddprun/measure/memory_account.h"
 
 namespace ddprun {
 

@@ -1,4 +1,4 @@
-// Reads what the machine and the software are.
+// Reads what the machine and the software are, and looks through the environment once.
 #include "ddprun/measure/environment.h"
 
 #include <ATen/Version.h>
@@ -141,5 +141,29 @@ std::int64_t proc_bytes(const char* file, const std::string& key) {
 }
 
 std::int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM"); }
+
+const EnvironmentVariable* declared_variable(std::string_view name) {
+  const auto fits = [name](const EnvironmentVariable& declared) {
+    if (!declared.name.ends_with('*')) return name == declared.name;
+    return name.starts_with(declared.name.substr(0, declared.name.size() - 1));
+  };
+  const auto found = std::ranges::find_if(kEnvironmentVariables, fits);
+  return found == kEnvironmentVariables.end() ? nullptr : found;
+}
+
+const std::vector<std::pair<std::string, std::string>>& set_variables() {
+  static const auto the_variables = [] {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (char** each = environ; *each != nullptr; ++each) {
+      const std::string_view text = *each;
+      const std::string_view name = text.substr(0, text.find('='));
+      if (name.size() == text.size() || declared_variable(name) == nullptr) continue;
+      out.emplace_back(name, text.substr(name.size() + 1));
+    }
+    std::ranges::sort(out);
+    return out;
+  }();
+  return the_variables;
+}
 
 }  // namespace ddprun

@@ -1,7 +1,5 @@
 // What machine and software a result was measured on, which cores this process may use, and which
 // environment variables change what is computed, or how fast.
-//
-// Family: environment.cpp environment_variables.cpp
 #pragma once
 
 #include <array>

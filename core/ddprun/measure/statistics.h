@@ -1,6 +1,4 @@
 // The summary statistics of samples that every table and result uses, and a line through times.
-//
-// Family: statistics.cpp line_fit.cpp
 #pragma once
 
 #include <optional>
