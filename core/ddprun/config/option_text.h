@@ -1,4 +1,4 @@
-// Puts an option's type and limits in words, for reading and listing.
+// Puts an option's type and limits in words, for reading and listing: in options_list.cpp.
 #pragma once
 
 #include <string>

@@ -1,6 +1,10 @@
 // The other visitors of declared options: writing their values, listing them, and finding the
 // nearest name.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "ddprun/base/ranges.h"
@@ -181,6 +185,32 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
                          const std::string& otherwise) {
   const std::string near = nearest(name, candidates);
   return near.empty() ? otherwise : "did you mean '" + near + "'?";
+}
+
+std::string type_name(const OptionTarget& target) {
+  constexpr std::array<const char*, std::variant_size_v<OptionTarget>> kNames = {
+      "true or false", "integer", "integer",         "number",           "number",
+      "text",          "text",    "list of numbers", "list of integers", "list of texts"};
+  return kNames[target.index()];
+}
+
+std::string allowed_text(const Limits& limits) {
+  if (!limits.one_of.empty()) return list_text(limits.one_of);
+  if (limits.min && limits.max) return number_text(*limits.min) + " to " + number_text(*limits.max);
+  if (limits.min) return ">= " + number_text(*limits.min);
+  if (limits.max) return "<= " + number_text(*limits.max);
+  return {};
+}
+
+std::string options_text(const std::function<void(Options&)>& declare) {
+  return list_text(mapped(list_options(declare), [](const OptionInfo& option) {
+    return option.key + (option.allowed.empty() ? "" : " (" + option.allowed + ")");
+  }));
+}
+
+std::string allowed_text(ChoiceTarget choice, const std::function<void(Options&)>& declare) {
+  return fmt::format("{}, or a mapping with {}", fmt::join(choice.names(), ", "),
+                     options_text(declare));
 }
 
 }  // namespace ddprun

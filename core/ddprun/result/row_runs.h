@@ -1,7 +1,5 @@
 // The runs of one row of a table: one, or several that took turns with those of the other rows;
 // and how fast one is beside its base.
-//
-// Family: row_runs.cpp speed_up.cpp
 #pragma once
 
 #include <optional>

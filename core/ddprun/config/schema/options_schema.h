@@ -1,6 +1,6 @@
 // Declared options, and sweeps over them, as a JSON Schema, and as the lines of its file.
 //
-// Family: options_schema.cpp sweep_schema.cpp schema_lines.cpp
+// Family: options_schema.cpp sweep_schema.cpp
 #pragma once
 
 #include <functional>

@@ -1,6 +1,4 @@
 // One collective on the buffers of one rank: they are filled, it is called, its result is compared.
-//
-// Family: collective_trial.cpp measure_trial.cpp
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // Steps of one rank on tensors without memory: what it would hold and send, known before it runs;
 // and the refusal of a run for which the machine has too little memory.
-//
-// Family: dry_step.cpp memory_check.cpp
 #pragma once
 
 #include <cstdint>
