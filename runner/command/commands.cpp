@@ -1,4 +1,4 @@
-// quickstart, validate, list, describe and --version.
+// quickstart, validate, list, describe, schema and --version.
 #include "runner/command/commands.h"
 
 #include <fmt/format.h>
@@ -9,14 +9,18 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <string>
 
 #include "ddprun/base/own_library.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/config/schema/experiment_schema.h"
+#include "ddprun/config/schema/options_schema.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
+#include "runner/command/out_file.h"
 #include "runner/launch/plan.h"
 #include "runner/launch/shipped_files.h"
 #include "runner/report/account_table.h"
@@ -236,6 +240,18 @@ std::string version_text() {
     text += fmt::format("\n{} {}", fact, environment_fact(fact));
   }
   return text;
+}
+
+int schema_command(const Request& request) {
+  const PluginRegistry registry = open_registry(request);
+  for (const std::string& refusal : registry.refused()) std::cerr << "refused: " << refusal << "\n";
+  const std::string text = lines_of(experiment_schema(experiment_kinds(), registry));
+  if (request.output.empty()) {
+    std::cout << text;
+  } else {
+    write_out(request.output, [&text](const TextSink& sink) { sink(text); });
+  }
+  return kExitDone;
 }
 
 }  // namespace ddprun

@@ -1,6 +1,6 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp compare_command.cpp
-// Family: data_command.cpp diff_command.cpp new_command.cpp sample_command.cpp schema_command.cpp
+// Family: data_command.cpp diff_command.cpp new_command.cpp sample_command.cpp
 // Family: tokenizer_command.cpp tune_command.cpp verify_command.cpp
 #pragma once
 

@@ -1,7 +1,5 @@
 // Scripts with which shells complete what is typed after `ddprun`. They hold all words: this
 // program would keep a key press waiting for a quarter of a second, in which LibTorch is loaded.
-//
-// Family: completion.cpp completion_words.cpp
 #pragma once
 
 #include <string>

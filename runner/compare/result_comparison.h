@@ -1,6 +1,4 @@
 // Results that are on the disk, and rows of one beside the same rows of another one.
-//
-// Family: result_comparison.cpp stored_result.cpp
 #pragma once
 
 #include <array>

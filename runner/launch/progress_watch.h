@@ -1,7 +1,5 @@
 // Whether ranks still get on: what ends a run whose ranks all hang in their own work, and the rank
 // that the others waited for in vain, from what each rank is doing.
-//
-// Family: progress_watch.cpp late_rank.cpp
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,4 @@
 // The memory of each phase, for the report.
-//
-// Family: memory_table.cpp memory_advice.cpp
 #pragma once
 
 #include <string>
