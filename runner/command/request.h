@@ -25,6 +25,7 @@ constexpr auto choice_names(CheckpointAction) {
 }
 
 struct Request {
+  int (*command)(const Request&) = nullptr;   ///< that the command line names
   std::vector<std::string> paths;             ///< files and folders
   std::string name;                           ///< of `describe` and `new`
   std::string kind;                           ///< of `new`

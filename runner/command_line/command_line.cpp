@@ -8,12 +8,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <string_view>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
@@ -25,45 +23,11 @@
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
 #include "runner/command_line/completion.h"
-#include "runner/doctor/doctor.h"
 #include "runner/launch/memory_words.h"
 
 namespace ddprun {
 
 namespace {
-
-int completion_command(const Request& request);
-
-struct Command {
-  std::string_view name;
-  int (*run)(const Request&);
-};
-constexpr auto kCommands = std::to_array<Command>({{"quickstart", quickstart_command},
-                                                   {"run", run_batch},
-                                                   {"validate", validate_command},
-                                                   {"account", account_command},
-                                                   {"data", data_command},
-                                                   {"compare", compare_command},
-                                                   {"explain", explain_command},
-                                                   {"report", report_command},
-                                                   {"list", list_command},
-                                                   {"describe", describe_command},
-                                                   {"new", new_command},
-                                                   {"schema", schema_command},
-                                                   {"verify", verify_command},
-                                                   {"diff", diff_command},
-                                                   {"tune", tune_command},
-                                                   {"checkpoint", checkpoint_command},
-                                                   {"sample", sample_command},
-                                                   {"tokenize", tokenize_command},
-                                                   {"tokenizer", tokenizer_command},
-                                                   {"doctor", doctor_command},
-                                                   {"completion", completion_command}});
-
-const Command* find_command(std::string_view name) {
-  const auto found = std::ranges::find(kCommands, name, &Command::name);
-  return found == kCommands.end() ? nullptr : &*found;
-}
 
 constexpr const char* kFirst = R"(
 Start with:
@@ -97,11 +61,15 @@ Exit status: 0 done; 1 a run or its proof failed; 2 bad usage or configuration, 
 3 of `compare`: a row is slower than --threshold, of `diff`: one parts from the first; 130 after Ctrl-C (128 + the signal).
 )";
 
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 /// The help of no command: what to type first, then what there is.
 std::string help_text(const CLI::App& app) {
   std::string out = app.get_description() + "\n" + kFirst +
                     "\nCommands (`ddprun COMMAND --help` has the options of each):\n";
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : commands_of(app)) {
     out += fmt::format("  {:<12} {}\n", command->get_name(), command->get_description());
   }
   out += "\nOptions:\n";
@@ -118,25 +86,6 @@ CompletedOption completed(const CLI::Option& option) {
   return {.name = argument ? "" : "--" + option.get_lnames().front(),
           .help = option.get_description(),
           .value = option.get_items_expected_max() == 0 ? "" : option.get_type_name()};
-}
-
-int completion_command(const Request& request) {
-  CLI::App app;
-  Request unused;
-  declare_commands(app, unused);
-  CompletionWords words = declared_words(open_registry(request));
-  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    words.commands.push_back({{command->get_name(), command->get_description()}, {}});
-    for (const CLI::Option* option : command->get_options()) {
-      words.commands.back().options.push_back(completed(*option));
-    }
-  }
-  for (const CLI::Option* option : app.get_options()) {  // where a command would stand
-    if (option == app.get_help_ptr()) continue;          // which the commands have too
-    words.commands.push_back({{completed(*option).name, option->get_description()}, {}});
-  }
-  std::cout << completion_script(request.shell, words);
-  return kExitDone;
 }
 
 /// When this process was started: before main() lies the loading of LibTorch, which the user waits
@@ -167,11 +116,9 @@ void set_up_logging(const Request& request) {
 }
 
 /// A word that is neither a command nor a file, but almost a command.
-void refuse_mistyped_command(const std::string& word) {
+void refuse_mistyped_command(const std::string& word, const std::vector<std::string>& names) {
   const bool plain = word.find_first_of("./-") == std::string::npos;
   if (!plain || std::filesystem::exists(word)) return;
-  const auto names =
-      mapped(kCommands, [](const Command& command) { return std::string(command.name); });
   const std::string near = nearest(word, names);
   if (near.empty()) return;
   throw ConfigError({.what = "no such command, file or folder",
@@ -182,13 +129,15 @@ void refuse_mistyped_command(const std::string& word) {
 }
 
 /// The arguments for the parser, last first, as it wants them; without a command it is `run`.
-std::vector<std::string> parser_arguments(int argc, char** argv) {
+std::vector<std::string> parser_arguments(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string first = arguments.empty() ? "" : arguments[0];
   const bool is_about =
       first == "--help" || first == "-h" || first == "--version" || first == "--cmake-dir";
-  if (find_command(first) == nullptr && !is_about) {
-    refuse_mistyped_command(first);
+  const auto names =
+      mapped(commands_of(app), [](const CLI::App* each) { return each->get_name(); });
+  if (!contains(names, first) && !is_about) {
+    refuse_mistyped_command(first, names);
     arguments.insert(arguments.begin(), "run");
   }
   std::ranges::reverse(arguments);
@@ -247,7 +196,7 @@ int parse_and_run(int argc, char** argv) {
     return kExitUsage;
   }
   try {
-    app.parse(parser_arguments(argc, argv));
+    app.parse(parser_arguments(app, argc, argv));
   } catch (const CLI::CallForHelp&) {
     if (app.get_subcommands().empty()) {
       std::cout << help_text(app);
@@ -260,11 +209,10 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(app, error);
   }
-  const CLI::App& command = *app.get_subcommands().front();
-  request.verbosity = static_cast<int>(command.count("--verbose"));
+  request.verbosity = static_cast<int>(app.get_subcommands().front()->count("--verbose"));
   set_up_logging(request);
   check_together(request);
-  return find_command(command.get_name())->run(request);
+  return request.command(request);
 }
 
 int run_and_report(int argc, char** argv) {
@@ -291,6 +239,25 @@ int run_and_report(int argc, char** argv) {
 }
 
 }  // namespace
+
+int completion_command(const Request& request) {
+  CLI::App app;
+  Request unused;
+  declare_commands(app, unused);
+  CompletionWords words = declared_words(open_registry(request));
+  for (const CLI::App* command : commands_of(app)) {
+    words.commands.push_back({{command->get_name(), command->get_description()}, {}});
+    for (const CLI::Option* option : command->get_options()) {
+      words.commands.back().options.push_back(completed(*option));
+    }
+  }
+  for (const CLI::Option* option : app.get_options()) {  // where a command would stand
+    if (option == app.get_help_ptr()) continue;          // which the commands have too
+    words.commands.push_back({{completed(*option).name, option->get_description()}, {}});
+  }
+  std::cout << completion_script(request.shell, words);
+  return kExitDone;
+}
 
 int run_command_line(int argc, char** argv) {
   const int status = run_and_report(argc, argv);

@@ -15,6 +15,7 @@
 #include "ddprun/base/text.h"
 #include "runner/command/commands.h"
 #include "runner/command_line/completion.h"
+#include "runner/doctor/doctor.h"
 
 namespace ddprun {
 
@@ -194,6 +195,12 @@ void add_new_plugin(CLI::App& command, Request& request) {
 }  // namespace
 
 void declare_commands(CLI::App& app, Request& request) {
+  const auto command = [&](const char* name, const char* help,
+                           int (*run)(const Request&)) -> CLI::App& {
+    CLI::App* const out = app.add_subcommand(name, help);
+    out->callback([&request, run] { request.command = run; });
+    return *out;
+  };
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text,
                        "Versions of ddprun, torch, gloo and the compiler");
@@ -205,142 +212,152 @@ void declare_commands(CLI::App& app, Request& request) {
       },
       "The folder of the CMake package, for find_package(ddprun PATHS ...)");
   add_run_options(
-      *app.add_subcommand("quickstart",
-                          "Run configs/quickstart.yaml, which comes with ddprun, into ./results"),
+      command("quickstart", "Run configs/quickstart.yaml, which comes with ddprun, into ./results",
+              quickstart_command),
       request);
 
-  CLI::App* run = app.add_subcommand("run", "Run experiments (the default: `ddprun FILE.yaml`)");
-  add_files(*run, request);
-  add_run_options(*run, request);
+  CLI::App& run = command("run", "Run experiments (the default: `ddprun FILE.yaml`)", run_batch);
+  add_files(run, request);
+  add_run_options(run, request);
 
-  CLI::App* validate = app.add_subcommand(
-      "validate", "Check experiments without running them (-v: show them resolved)");
-  add_files(*validate, request);
-  add_experiment_options(*validate, request);
+  CLI::App& validate =
+      command("validate", "Check experiments without running them (-v: show them resolved)",
+              validate_command);
+  add_files(validate, request);
+  add_experiment_options(validate, request);
 
-  CLI::App* account = app.add_subcommand(
-      "account", "Say what memory and collectives experiments would take, without running them");
-  add_files(*account, request);
-  add_account_options(*account, request);
+  CLI::App& account = command(
+      "account", "Say what memory and collectives experiments would take, without running them",
+      account_command);
+  add_files(account, request);
+  add_account_options(account, request);
 
-  CLI::App* data = app.add_subcommand(
-      "data", "Say which tokens of which file each rank reads in a step, without running it");
-  add_files(*data, request);
-  add(*data, "--step", request.step, "N", "Which step, counted from 0 (default: 0)");
-  add_experiment_options(*data, request);
+  CLI::App& data = command(
+      "data", "Say which tokens of which file each rank reads in a step, without running it",
+      data_command);
+  add_files(data, request);
+  add(data, "--step", request.step, "N", "Which step, counted from 0 (default: 0)");
+  add_experiment_options(data, request);
 
-  CLI::App* compare = app.add_subcommand(
-      "compare", "Compare results of different times or machines with the first one");
-  add_results(*compare, request);
-  add_format_options(*compare, request, /*but=*/ReportFormat::csv);
-  add(*compare, "--threshold", request.threshold, "SHARE",
+  CLI::App& compare =
+      command("compare", "Compare results of different times or machines with the first one",
+              compare_command);
+  add_results(compare, request);
+  add_format_options(compare, request, /*but=*/ReportFormat::csv);
+  add(compare, "--threshold", request.threshold, "SHARE",
       "The status is 3 if a row is slower by more than that, as in 3%, beyond noise");
 
-  CLI::App* explain = app.add_subcommand("explain", "Print what a result that is there says");
-  add_results(*explain, request);
-  add_format_options(*explain, request);
+  CLI::App& explain = command("explain", "Print what a result that is there says", explain_command);
+  add_results(explain, request);
+  add_format_options(explain, request);
 
-  add_report(
-      *app.add_subcommand("report", "Write tables and charts of results as a page for a browser"),
-      request);
+  add_report(command("report", "Write tables and charts of results as a page for a browser",
+                     report_command),
+             request);
 
   add_common_options(
-      *app.add_subcommand("list", "List the plugins found (-v: and where they were looked for)"),
+      command("list", "List the plugins found (-v: and where they were looked for)", list_command),
       request);
 
-  CLI::App* describe = app.add_subcommand(
-      "describe",
-      "Options of a plugin, or keys of a section (model, data, world, optimizer, train)");
-  add(*describe, "name", request.name, kNameValue, "Plugin or section")->required();
-  describe->add_flag("--python", request.python,
-                     "How a program in Python uses it, as a program that does");
-  add_common_options(*describe, request);
+  CLI::App& describe =
+      command("describe",
+              "Options of a plugin, or keys of a section (model, data, world, optimizer, train)",
+              describe_command);
+  add(describe, "name", request.name, kNameValue, "Plugin or section")->required();
+  describe.add_flag("--python", request.python,
+                    "How a program in Python uses it, as a program that does");
+  add_common_options(describe, request);
 
   add_new_plugin(
-      *app.add_subcommand("new", "Write the sources of a plugin of your own, to begin with"),
+      command("new", "Write the sources of a plugin of your own, to begin with", new_command),
       request);
-  CLI::App* schema = app.add_subcommand(
-      "schema", "Print the JSON Schema by which editors check and complete experiments");
-  add(*schema, "--out", request.output, kFileValue, "The file to write (default: stdout)");
-  add_common_options(*schema, request);
+  CLI::App& schema =
+      command("schema", "Print the JSON Schema by which editors check and complete experiments",
+              schema_command);
+  add(schema, "--out", request.output, kFileValue, "The file to write (default: stdout)");
+  add_common_options(schema, request);
 
-  CLI::App* verify = app.add_subcommand(
-      "verify", "Compare a data-parallel run with one process on the same global batch");
-  add_files(*verify, request);
-  add_experiment_options(*verify, request);
-  add(*verify, "--bound", request.bound, "X",
+  CLI::App& verify =
+      command("verify", "Compare a data-parallel run with one process on the same global batch",
+              verify_command);
+  add_files(verify, request);
+  add_experiment_options(verify, request);
+  add(verify, "--bound", request.bound, "X",
       "Largest difference that passes, relative to a parameter's largest gradient and to the loss "
       "(default: 1e-5, or what rounding leaves open)");
-  add(*verify, "--parameter-bound", request.parameter_bound, "X",
+  add(verify, "--parameter-bound", request.parameter_bound, "X",
       "Largest absolute difference of a parameter after a step of SGD");
 
-  CLI::App* diff = app.add_subcommand(
-      "diff", "Name the step, phase and tensor in which experiments part from the first one");
-  add_files(*diff, request);
-  add_experiment_options(*diff, request);
-  add(*diff, "--steps", request.steps, "N",
+  CLI::App& diff = command(
+      "diff", "Name the step, phase and tensor in which experiments part from the first one",
+      diff_command);
+  add_files(diff, request);
+  add_experiment_options(diff, request);
+  add(diff, "--steps", request.steps, "N",
       "Compare so many, instead of train.warmup_steps + train.steps")
       ->check(CLI::Range(1, 1000000).description(""));
-  add(*diff, "--ulp", request.ulp, "N",
+  add(diff, "--ulp", request.ulp, "N",
       "What passes as rounding in forward and backward, in ulp of a tensor's largest "
       "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
       ->check(CLI::NonNegativeNumber.description(""));
 
-  CLI::App* tune = app.add_subcommand(
-      "tune", "Find the fastest setting of an experiment that trains, by real runs");
-  add_tuning(*tune, request);
+  CLI::App& tune = command(
+      "tune", "Find the fastest setting of an experiment that trains, by real runs", tune_command);
+  add_tuning(tune, request);
 
-  CLI::App* checkpoint = app.add_subcommand("checkpoint",
-                                            "Look at checkpoints: what is in one, whether it is "
-                                            "whole, what two differ in; or export weights");
-  add_choice(*checkpoint, "action", request.checkpoint_action, "What to do");
-  checkpoint->get_option("action")->required();
-  add(*checkpoint, "paths", request.paths, kFolderValue,
+  CLI::App& checkpoint = command("checkpoint",
+                                 "Look at checkpoints: what is in one, whether it is "
+                                 "whole, what two differ in; or export weights",
+                                 checkpoint_command);
+  add_choice(checkpoint, "action", request.checkpoint_action, "What to do");
+  checkpoint.get_option("action")->required();
+  add(checkpoint, "paths", request.paths, kFolderValue,
       "Checkpoints, or folders of them, of which the latest is taken; for export a "
       "new folder too")
       ->required();
-  add_columns(*checkpoint, request);
-  add_common_options(*checkpoint, request);
+  add_columns(checkpoint, request);
+  add_common_options(checkpoint, request);
 
-  CLI::App* sample =
-      app.add_subcommand("sample", "Print text that the model of a checkpoint writes");
-  add_checkpoint(*sample, request);
-  add_sampling(*sample, request);
+  CLI::App& sample =
+      command("sample", "Print text that the model of a checkpoint writes", sample_command);
+  add_checkpoint(sample, request);
+  add_sampling(sample, request);
 
-  CLI::App* tokenize = app.add_subcommand(
-      "tokenize", "Write texts as a file of tokens, by a tokenizer's vocabulary");
-  add(*tokenize, "--vocab", request.vocabulary, kFileValue,
+  CLI::App& tokenize = command(
+      "tokenize", "Write texts as a file of tokens, by a tokenizer's vocabulary", tokenize_command);
+  add(tokenize, "--vocab", request.vocabulary, kFileValue,
       "Hugging Face's tokenizer.json, or tiktoken's ranks")
       ->required();
-  add(*tokenize, "--end", request.end_token, "TEXT",
+  add(tokenize, "--end", request.end_token, "TEXT",
       "A special token behind each input, as in '<|endoftext|>'");
-  add_texts(*tokenize, request);
+  add_texts(tokenize, request);
 
-  CLI::App* tokenizer = app.add_subcommand("tokenizer", "Learn a vocabulary from texts");
+  CLI::App& tokenizer = command("tokenizer", "Learn a vocabulary from texts", tokenizer_command);
   tokenizer
-      ->add_option_function<std::string>(
+      .add_option_function<std::string>(
           "action", [](const std::string&) {}, "What to do")
       ->type_name("train")
       ->check(CLI::IsMember({"train"}).description(""))
       ->required();
-  add(*tokenizer, "--size", request.vocabulary_size, "N", "How many tokens it has in all")
+  add(tokenizer, "--size", request.vocabulary_size, "N", "How many tokens it has in all")
       ->check(CLI::Range(1, 1 << 24).description(""))
       ->required();
-  add(*tokenizer, "--special", request.special, "TEXT",
+  add(tokenizer, "--special", request.special, "TEXT",
       "A text that is a token of its own and never joined (repeatable)")
       ->allow_extra_args(false);
-  add_texts(*tokenizer, request);
+  add_texts(tokenizer, request);
 
-  CLI::App* doctor = app.add_subcommand(
-      "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");
-  doctor->add_flag("--json", request.json, "Print the findings as JSON");
-  add_common_options(*doctor, request);
+  CLI::App& doctor = command(
+      "doctor", "Check this machine: processor, memory, backends, plugins, GPUs", doctor_command);
+  doctor.add_flag("--json", request.json, "Print the findings as JSON");
+  add_common_options(doctor, request);
 
-  CLI::App* completion = app.add_subcommand(
-      "completion", "Print a script that completes what is typed after `ddprun`");
-  add_choice(*completion, "shell", request.shell, "For which shell");
-  completion->get_option("shell")->required();
-  add_common_options(*completion, request);
+  CLI::App& completion =
+      command("completion", "Print a script that completes what is typed after `ddprun`",
+              completion_command);
+  add_choice(completion, "shell", request.shell, "For which shell");
+  completion.get_option("shell")->required();
+  add_common_options(completion, request);
 }
 
 }  // namespace ddprun
