@@ -37,12 +37,9 @@ TextTable tensors_of(const fs::path& folder, const CheckpointState& state) {
     const SafetensorsFile file(folder / name);
     for (const TensorSpec& tensor : file.tensors()) {
       const auto found = hashes.tensors.find(tensor.name);
-      table.lines.push_back(
-          {{{fmt::format("{}: {}", name, tensor.name)},
-            {safetensors_dtype(tensor.dtype)},
-            {shape_text(tensor.sizes)},
-            {with_thousands(bytes_of(tensor))},
-            {found == hashes.tensors.end() ? "none" : hash_words(found->second)}}});
+      table.add({fmt::format("{}: {}", name, tensor.name), safetensors_dtype(tensor.dtype),
+                 shape_text(tensor.sizes), with_thousands(bytes_of(tensor)),
+                 found == hashes.tensors.end() ? "none" : hash_words(found->second)});
     }
   }
   return table;

@@ -48,7 +48,7 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
     table.columns.push_back({title, false});
   }
   for (const OptionInfo& o : options) {
-    table.lines.push_back({{{o.key}, {o.type}, {o.default_value}, {o.allowed}, {o.help}}});
+    table.add({o.key, o.type, o.default_value, o.allowed, o.help});
   }
   if (width == 0 || table.width() <= width) {
     std::cout << table.render(0, false);
@@ -178,11 +178,7 @@ int list_command(const Request& request) {
   table.columns = {
       {"kind", false}, {"name", false}, {"version", false}, {"summary", false}, {"file", false, 1}};
   for (const PluginInfo& info : registry.list()) {
-    table.lines.push_back({{{to_string(info.kind)},
-                            {info.name},
-                            {info.version},
-                            {info.summary},
-                            {info.file.string()}}});
+    table.add({to_string(info.kind), info.name, info.version, info.summary, info.file.string()});
   }
   const Terminal terminal = terminal_of(stdout);
   if (table.lines.empty()) {

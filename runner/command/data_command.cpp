@@ -45,16 +45,15 @@ std::string table_of(const std::vector<SampleRead>& reads) {
   table.columns.push_back({"tokens", false});
   if (text) table.columns.push_back({"begins", false});
   for (const SampleRead& each : reads) {
-    table.lines.push_back({{{std::to_string(each.rank)},
-                            {std::to_string(each.micro_batch)},
-                            {std::to_string(each.sample)}}});
-    auto& cells = table.lines.back().cells;
+    std::vector<std::string> cells = {std::to_string(each.rank), std::to_string(each.micro_batch),
+                                      std::to_string(each.sample)};
     if (documents) {
-      cells.push_back({std::to_string(each.documents)});
-      cells.push_back({std::to_string(each.targets)});
+      cells.push_back(std::to_string(each.documents));
+      cells.push_back(std::to_string(each.targets));
     }
-    cells.push_back({printable_line(each.place)});
-    if (text) cells.push_back({begin_of(each.bytes)});
+    cells.push_back(printable_line(each.place));
+    if (text) cells.push_back(begin_of(each.bytes));
+    table.add(cells);
   }
   return table.render(0, false);
 }

@@ -89,11 +89,8 @@ TextTable table_of(const ResultComparison& of) {
     const auto mean = [](const std::vector<double>& values) {
       return fmt::format("{:.2f}", summarize(values).mean);
     };
-    table.lines.push_back({{{row.name},
-                            {row.figure},
-                            {mean(c.base)},
-                            {mean(c.own)},
-                            {words_of_times(c) + " the first" + verdict(c)}}});
+    table.add({row.name, row.figure, mean(c.base), mean(c.own),
+               words_of_times(c) + " the first" + verdict(c)});
   }
   return table;
 }

@@ -70,13 +70,13 @@ TextTable table_of(const std::vector<AccountLine>& lines) {
   }
   for (const AccountLine& each : lines) {
     const Account& account = each.account;
-    TextTable::Line line{{{each.label}, {std::to_string(account.ranks)}}};
+    std::vector<std::string> cells = {each.label, std::to_string(account.ranks)};
     const PhaseAccount* const peak = account.peak(/*steps_alone=*/true);
     if (peak == nullptr) {
       table.lines.push_back({{{each.label}}, {"not known: " + account.unknown}});
       continue;
     }
-    const auto add = [&line](std::string text) { line.cells.push_back({std::move(text)}); };
+    const auto add = [&cells](std::string text) { cells.push_back(std::move(text)); };
     for (const MemoryCategory category : categories) {
       add(megabytes(static_cast<double>(peak->at_peak[category])));
     }
@@ -96,7 +96,7 @@ TextTable table_of(const std::vector<AccountLine>& lines) {
       }
       add(fmt::format("{:.0f}", std::ceil(each.least_tokens())));
     }
-    table.lines.push_back(std::move(line));
+    table.add(cells);
   }
   return table;
 }

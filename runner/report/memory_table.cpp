@@ -105,12 +105,11 @@ PhaseColumns columns_of(const std::vector<Row>& rows) {
           })};
 }
 
-/// Without the row's name.
-std::vector<std::string> phase_cells(const Row& row, const PhaseMemory& phase,
-                                     const PhaseColumns& columns) {
+std::vector<std::string> phase_cells(const std::string& name, const Row& row,
+                                     const PhaseMemory& phase, const PhaseColumns& columns) {
   const DeviceMemory& memory = phase.memory;
   const Compared peak = {memory.peak_allocated_bytes, predicted_peak(row, phase.phase)};
-  std::vector<std::string> cells = {phase.phase, megabytes(memory.allocated_bytes),
+  std::vector<std::string> cells = {name, phase.phase, megabytes(memory.allocated_bytes),
                                     megabytes(peak.measured)};
   if (columns.predicted) {
     cells.push_back(peak.predicted ? megabytes(*peak.predicted) : "–");
@@ -123,12 +122,6 @@ std::vector<std::string> phase_cells(const Row& row, const PhaseMemory& phase,
   }
   cells.push_back(phase.phase == largest_phase(row) ? "largest" : "");
   return cells;
-}
-
-TextTable::Line line_of(std::string name, const std::vector<std::string>& cells) {
-  TextTable::Line line{{{std::move(name)}}};
-  for (const std::string& cell : cells) line.cells.push_back({cell});
-  return line;
 }
 
 double sum(const PeakMemory::Parts& parts) {
@@ -210,7 +203,7 @@ TextTable memory_table(const TableLines& lines) {
   table.columns.push_back({"", false});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (const PhaseMemory& phase : highest_memory(rows[i])) {
-      table.lines.push_back(line_of(names[i], phase_cells(rows[i], phase, columns)));
+      table.add(phase_cells(names[i], rows[i], phase, columns));
     }
     if (rows[i].status == RowStatus::out_of_memory && rows[i].predicted) {
       add_predicted(names[i], *rows[i].predicted, table);
@@ -269,11 +262,10 @@ TextTable memory_category_table(const TableLines& lines) {
       const double share =
           100 * static_cast<double>(bytes) / static_cast<double>(peak->resident_bytes);
       const bool none = tensors.measured == 0 && tensors.predicted.value_or(0) == 0;
-      table.lines.push_back(
-          line_of(names[i], {name, megabytes(bytes), fmt::format("{:.1f}", share),
-                             none ? "–" : megabytes(tensors.measured),
-                             none || !tensors.predicted ? "–" : megabytes(*tensors.predicted),
-                             tensors.difference()}));
+      table.add({names[i], name, megabytes(bytes), fmt::format("{:.1f}", share),
+                 none ? "–" : megabytes(tensors.measured),
+                 none || !tensors.predicted ? "–" : megabytes(*tensors.predicted),
+                 tensors.difference()});
     };
     Compared all;
     for (const auto& [category, bytes] : peak->categories) {

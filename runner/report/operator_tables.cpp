@@ -82,17 +82,11 @@ TextTable operator_table(const TableLines& lines) {
   for_recorded(lines, [&](const std::string& name, const OperatorTable& table) {
     for (const OperatorRow& row : table.rows | std::views::take(kLongest)) {
       const auto of_roof = table.of_roof(row);
-      out.lines.push_back(
-          {{{name},
-            {row.name},
-            {row.phase},
-            {row.part},
-            {row.calls > 0 ? std::to_string(row.calls) : "–"},
-            {milliseconds(row.ns)},
-            {percent(static_cast<double>(row.ns), static_cast<double>(table.step_ns))},
-            {millions(row.flops)},
-            {millions(row.bytes)},
-            {of_roof ? fmt::format("{:.0f}", 100 * *of_roof) : "–"}}});
+      out.add({name, row.name, row.phase, row.part, row.calls > 0 ? std::to_string(row.calls) : "–",
+               milliseconds(row.ns),
+               percent(static_cast<double>(row.ns), static_cast<double>(table.step_ns)),
+               millions(row.flops), millions(row.bytes),
+               of_roof ? fmt::format("{:.0f}", 100 * *of_roof) : "–"});
     }
   });
   return out;
@@ -107,15 +101,11 @@ TextTable operator_sum_table(const TableLines& lines) {
     OperatorSum all;
     for (const OperatorSum& sum : sums) all += sum;
     const auto add = [&](const std::string& kind, const OperatorSum& sum) {
-      out.lines.push_back(
-          {{{name},
-            {kind},
-            {milliseconds(sum.forward_ns)},
-            {percent(static_cast<double>(sum.forward_ns), static_cast<double>(all.forward_ns))},
-            {percent(sum.forward_flops, all.forward_flops)},
-            {milliseconds(sum.ns)},
-            {percent(static_cast<double>(sum.ns), static_cast<double>(all.ns))},
-            {percent(sum.flops, all.flops)}}});
+      out.add({name, kind, milliseconds(sum.forward_ns),
+               percent(static_cast<double>(sum.forward_ns), static_cast<double>(all.forward_ns)),
+               percent(sum.forward_flops, all.forward_flops), milliseconds(sum.ns),
+               percent(static_cast<double>(sum.ns), static_cast<double>(all.ns)),
+               percent(sum.flops, all.flops)});
     };
     for (const OperatorSum& sum : sums) add(name_of(sum.kind), sum);
     add("all", all);

@@ -108,6 +108,10 @@ std::string too_few_columns(int width, const std::vector<std::string>& dropped) 
                      fmt::join(dropped, ", "));
 }
 
+void TextTable::add(const std::vector<std::string>& cells) {
+  lines.push_back({mapped(cells, [](const std::string& text) { return Cell{text}; })});
+}
+
 TextTable TextTable::chosen(const std::vector<std::string>& titles) const {
   std::vector<std::size_t> shown = {0};
   for (const std::string& title : titles) {

@@ -26,6 +26,9 @@ struct TextTable {
   std::vector<Column> columns;
   std::vector<Line> lines;
 
+  /// A line of cells without colour.
+  void add(const std::vector<std::string>& cells);
+
   /// The first column, and those of these titles, in this order. A title that is not there is left
   /// out.
   TextTable chosen(const std::vector<std::string>& titles) const;
