@@ -28,10 +28,8 @@ namespace ddprun {
 /// A row whose ranks have not started yet. `launcher`: who starts them.
 Row unrun_row(const PlannedFile& file, const PlannedTurn& turn, const std::string& launcher);
 
-/// The row of a file whose YAML was refused.
 Row refused_row(const PlannedFile& file);
 
-/// Turns an outcome into the row's status, results and reason.
 void finish_row(Row& row, const Outcome& outcome);
 
 /// Why the last checkpoint of a row that was measured was not saved: what it trained is nowhere.
@@ -44,7 +42,6 @@ std::string outcome_text(const Row& row);
 /// For the line that ends a row: "31.2 ms/step, loss 2.500", or why it failed.
 std::string end_text(const Row& row);
 
-/// A row of the table, and what the batch knows of it.
 struct BatchRow {
   Row row;
   const PlannedFile* file;
@@ -62,7 +59,6 @@ struct BatchRow {
   }
 };
 
-/// A file while its rows run.
 struct FileResult {
   const PlannedFile& plan;
   std::span<BatchRow> rows;

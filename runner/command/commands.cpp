@@ -108,7 +108,6 @@ void print_python(const PluginInfo& plugin, const fs::path& example) {
   std::cout << "WITH_TORCH = \"" << with_torch << "\"\n" << std::ifstream(example).rdbuf();
 }
 
-/// `describe NAME --python`.
 int describe_python(const PluginRegistry& registry, const std::string& name) {
   bool known = false;
   for (const PluginInfo& info : registry.list()) {

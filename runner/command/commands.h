@@ -1,4 +1,6 @@
-// The commands of the command line, and the texts of --version and --cmake-dir.
+// The commands of the command line, whose help says what each is for (command_options.cpp); and the
+// texts of --version and --cmake-dir.
+//
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp compare_command.cpp
 // Family: data_command.cpp diff_command.cpp new_command.cpp sample_command.cpp
 // Family: tokenizer_command.cpp tune_command.cpp verify_command.cpp
@@ -22,38 +24,27 @@ PluginRegistry open_registry(const Request& request);
 /// Throws ddprun::Error for what concerns no single run.
 int run_batch(const Request& request);
 
-/// run_batch() of the quickstart that comes with ddprun.
 int quickstart_command(const Request& request);
 int validate_command(const Request& request);
-/// Prints what the experiments would hold and send, and runs nothing.
 int account_command(const Request& request);
-/// Prints what each rank would read in a step, and runs nothing.
 int data_command(const Request& request);
 /// Compares results of different times; the status is 3 if a row is slower than --threshold.
 int compare_command(const Request& request);
-/// Prints the table and the sentences of results that are there.
 int explain_command(const Request& request);
-/// Writes results as a page for a browser, into one file.
 int report_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
-/// Writes the sources of a plugin of the user's own, and prints what to type next.
 int new_command(const Request& request);
-/// Prints the JSON Schema of experiments, or writes it into a file.
 int schema_command(const Request& request);
 /// Looks at checkpoints; the status is 1 if one is damaged, or if two differ.
 int checkpoint_command(const Request& request);
-/// Prints the prompt, and what the model of a checkpoint goes on with.
 int sample_command(const Request& request);
-/// Writes the tokens of texts into a file.
 int tokenize_command(const Request& request);
-/// Learns a vocabulary from texts.
 int tokenizer_command(const Request& request);
 int verify_command(const Request& request);
 /// Trains experiments step by step from the weights of the first; the status is 3 if one parts from
 /// it beyond rounding.
 int diff_command(const Request& request);
-/// Finds the fastest setting of an experiment by real runs, and writes it as a file.
 int tune_command(const Request& request);
 std::string version_text();
 /// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.

@@ -42,7 +42,6 @@ std::string chosen_line(const StoredResult& result) {
   return words.empty() ? "" : printable_line(result.name + ": " + words) + "\n";
 }
 
-/// The columns that the run's `report:` chose.
 std::vector<std::string> chosen_columns(const nlohmann::json& result) {
   std::vector<std::string> titles;
   for (const nlohmann::json& title : result.value(kChosenColumns, nlohmann::json::array())) {

@@ -25,7 +25,6 @@ using nlohmann::json;
 constexpr int kDiffSchemaVersion = 1;
 constexpr const char* kRecords = "records";
 
-/// One of the experiments that are compared.
 struct Side {
   const PlannedFile* file;
   const PlannedRun* run;

@@ -14,11 +14,9 @@
 
 namespace ddprun {
 
-/// The shells that are told what may be typed.
 enum class Shell : std::uint8_t { bash, zsh, fish };
 constexpr auto choice_names(Shell) { return std::array{"bash", "zsh", "fish"}; }
 
-/// What `ddprun checkpoint` does with checkpoints.
 enum class CheckpointAction : std::uint8_t { inspect, verify, diff, export_hf };
 constexpr auto choice_names(CheckpointAction) {
   return std::array{"inspect", "verify", "diff", "export"};

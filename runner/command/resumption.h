@@ -15,7 +15,6 @@ namespace ddprun {
 /// Rank 0 of a launch that was joined decides for all ranks, as others may see another folder.
 class BatchResumption {
  public:
-  /// Shows a message about a row.
   using Say = std::function<void(const BatchRow& row, const std::string& text)>;
 
   /// `executor` outlives this object.

@@ -46,7 +46,6 @@ void append(const std::vector<std::int32_t>& tokens, std::string& out) {
   }
 }
 
-/// Encodes inputs, one after another.
 class Encoder {
  public:
   Encoder(const Request& request, const Tokenizer& tokenizer)

@@ -171,7 +171,6 @@ ConfigError usage_error(const CLI::App& app, const CLI::ParseError& error) {
                       .hint = did_you_mean(unread.front(), names, help)});
 }
 
-/// Refuses options of which one leaves another without effect.
 void check_together(const Request& request) {
   if (request.columns && request.format != ReportFormat::table) {
     throw ConfigError({.what = "--columns has no effect",

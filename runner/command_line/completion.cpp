@@ -177,7 +177,6 @@ if [[ $funcstack[1] == _ddprun ]]; then _ddprun "$@"; else compdef _ddprun ddpru
 
 // ---------------------------------------------------------------- fish
 
-/// A rule of fish: where, and what.
 std::string fish_rule(const std::string& condition, const std::string& what,
                       const std::string& help) {
   return fmt::format("complete -c ddprun -n {} {}{}\n", quoted(Shell::fish, condition), what,
@@ -194,7 +193,6 @@ std::string fish_value(const std::string& value) {
   return words.empty() ? "" : fmt::format(" -a '{}'", fmt::join(words, " "));
 }
 
-/// A function that prints words, each with its meaning.
 std::string fish_function(const std::string& name, const std::vector<CompletedWord>& words) {
   std::string out = "function " + name + "\n  printf '%s\\t%s\\n'";
   for (const CompletedWord& word : words) {

@@ -10,7 +10,6 @@
 
 namespace ddprun {
 
-/// A word, and what it means.
 struct CompletedWord {
   std::string word;  ///< without spaces
   std::string help;

@@ -44,7 +44,6 @@ json phase_of(const json& lead, const json& other, std::optional<double> bound, 
           {"largest", nullptr}};
 }
 
-/// Whether `difference` takes the place of the largest of a phase.
 bool larger(const json& largest, const json& difference) {
   if (largest.is_null()) return true;
   const double now = number_or_nan(largest.at("ulp")), next = number_or_nan(difference.at("ulp"));

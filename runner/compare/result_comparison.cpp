@@ -150,7 +150,6 @@ namespace fs = std::filesystem;
 constexpr const char* kResult = "result.json";
 constexpr const char* kLatest = "latest";
 
-/// What of a result a folder holds.
 struct FolderContents {
   fs::path newest = {};     ///< its result.json, or that of its latest result; empty: none
   std::size_t results = 0;  ///< in folders of it; 0 too if it is one itself

@@ -19,7 +19,6 @@ enum class Health {
 };
 constexpr auto choice_names(Health) { return std::array{"ok", "absent", "warning", "failed"}; }
 
-/// One line of the report.
 struct Observation {
   std::string name;  ///< what was looked at: "cores", "gloo all-reduce"
   Health health = Health::ok;
@@ -36,7 +35,6 @@ Observation examine_mpi();
 std::vector<Observation> examine_cuda();
 /// Processor and memory. It measures for about two seconds.
 std::vector<Observation> examine_machine();
-/// The plugin libraries on the search path.
 std::vector<Observation> examine_plugins(const Request& request);
 
 /// Runs all of these and prints a table, or JSON with --json. Returns 0, or 1 if a finding is

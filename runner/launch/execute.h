@@ -54,7 +54,6 @@ class Executor {
   std::function<void(const Progress&)> shown_progress();
   Outcome execute(const Experiment& experiment, const RankBody& body, const std::string& run_id,
                   bool last);
-  /// In ranks that it forks.
   Outcome run_forked(const RankBody& body, const Experiment& experiment);
   /// As the rank that this process is. If it fails, it asks the others how they failed.
   Outcome run_in_place(const RankBody& body, const std::string& run_id, const WorldConfig& world,

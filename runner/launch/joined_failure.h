@@ -9,7 +9,6 @@
 
 namespace ddprun {
 
-/// How a rank failed, and what it called last.
 struct FailureReport {
   FailureKind kind = FailureKind::other;
   std::string reason;

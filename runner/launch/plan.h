@@ -25,7 +25,6 @@ struct PlanOptions {
   int joined_world_size = 0;              ///< ranks of the launch that this process joined; 0: none
 };
 
-/// One experiment, ready to run.
 struct PlannedRun {
   Experiment experiment;  ///< plugin options written out in full
   std::shared_ptr<const PluginRegistry> registry;

@@ -18,7 +18,6 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
 
   int fd() const { return fd_; }
-  /// What arrived since the last call.
   struct Taken {
     int stop = 0;       ///< the last signal that ends a run
     bool save = false;  ///< SIGUSR1, which ranks understand

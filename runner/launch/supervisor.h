@@ -10,7 +10,6 @@
 
 namespace ddprun {
 
-/// How the ranks of a run ended.
 struct Outcome {
   enum class Status { ok, failed, out_of_memory, interrupted };
   Status status = Status::ok;

@@ -28,7 +28,6 @@ std::string summary_text(const Summary& of) {
                      csv_number(of.p95), of.count);
 }
 
-/// A figure of one run, and the summary of its steps.
 std::string run_line(const std::string& row, const RunStatistics& run, const Quantity& quantity) {
   if (quantity.timed && !run.timed()) return {};
   const Figure figure = run.figure(quantity);
@@ -38,7 +37,6 @@ std::string run_line(const std::string& row, const RunStatistics& run, const Qua
   return line + (is_summarized(quantity) ? summary_text(run[quantity].steps) : ",,,,,\n");
 }
 
-/// A figure of the row, and the summary of its runs' figures.
 std::string row_line(const std::string& row, const RowFigure& figure, const Quantity& quantity) {
   if (!figure.value) return {};
   const std::string line =

@@ -27,7 +27,6 @@ std::string collectives_csv(const std::vector<Row>& rows);
 /// that compares rows. Cells that have no meaning are empty.
 std::string summary_csv(const TableLines& table);
 
-/// The titles and cells of a table.
 std::string csv_of(const TextTable& table);
 
 /// A figure with every digit; empty: it is not finite.

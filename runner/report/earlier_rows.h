@@ -28,7 +28,6 @@ using RunKey = std::pair<std::string, std::int64_t>;
 /// reason, and left out. Results of another schema are left out too, with one warning.
 std::map<RunKey, std::vector<EarlierRow>> earlier_rows(const std::filesystem::path& folder);
 
-/// A result.json that is there, and its rows in order.
 struct WholeResult {
   nlohmann::json json;
   std::vector<Row> rows;

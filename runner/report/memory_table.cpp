@@ -27,7 +27,6 @@ std::optional<std::int64_t> predicted_peak(const Row& row, const std::string& ph
   return found == phases.end() ? std::nullopt : std::optional(found->at_peak.sum());
 }
 
-/// A figure beside its prediction, which may be missing.
 struct Compared {
   std::int64_t measured = 0;
   std::optional<std::int64_t> predicted = {};

@@ -23,7 +23,6 @@ namespace ddprun {
 
 namespace {
 
-/// A run that was measured, and how it is called.
 struct NamedRow {
   const Row& row;
   const RunStatistics& statistics;
@@ -237,7 +236,6 @@ void add_repeats(const TableLines& table, const std::vector<std::string>& names,
       most, took_turns(rows) ? ", which took turns" : "")});
 }
 
-/// Rows whose ranks were started again.
 void add_restarts(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   for (const NamedRow& each : rows) {
     const Restarts& restarts = each.row.restarts;
@@ -250,7 +248,6 @@ void add_restarts(const std::vector<NamedRow>& rows, std::vector<ReportLine>& li
   }
 }
 
-/// What rows of a kind say together.
 void add_findings(const TableLines& table, std::vector<ReportLine>& lines) {
   for (const Finding& finding : findings_of(table)) {
     if (!finding.text.empty()) lines.push_back({finding.text, false, true});

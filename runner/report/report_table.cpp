@@ -122,7 +122,6 @@ TextTable::Cell proof_cell(const TableLine& line) {
   return cell;
 }
 
-/// Adds what tells the rows of a kind apart.
 void add_facts(const ExperimentKind& kind, const TableLines& lines, TextTable& table) {
   using Facts = std::vector<std::pair<std::string, std::string>>;
   std::vector<Facts> facts;  // of each line

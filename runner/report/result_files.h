@@ -24,7 +24,6 @@ inline constexpr int kResultSchemaVersion = 16;
 inline constexpr const char* kDrawnLines = "timeline_lines";
 inline constexpr const char* kChosenColumns = "table_columns";
 
-/// What all rows of a result have in common.
 struct ResultContext {
   std::string name;
   std::string time;  ///< start, UTC

@@ -43,7 +43,6 @@ struct Restarts {
 struct Row : Run {
   /// The experiment file as the user named it, or as it was found; not written.
   std::string file = {};
-  /// Its `name:`.
   std::string name = {};
   /// The label of the sweep point; empty without a sweep.
   std::string label = {};

@@ -11,7 +11,6 @@ namespace ddprun {
 /// A name is the sweep's label (its value alone if only one key is swept), the file's name, or
 /// both.
 struct RowNames {
-  /// The title of the column of names.
   std::string title;
   std::vector<std::string> names;
 };

@@ -12,7 +12,6 @@
 
 namespace ddprun {
 
-/// A line of the table: the runs of one row.
 struct TableLine {
   std::string name;
   /// Where its runs stand among the rows of the result; `count` are the one `first` and those that
@@ -32,7 +31,6 @@ class TableLines {
 
   const std::vector<Row>& rows() const { return rows_; }
   const std::vector<TableLine>& lines() const { return lines_; }
-  /// The title of the column of names.
   const std::string& title() const { return title_; }
   /// The line's name within a sentence: the value of a key such as world.size would say nothing
   /// alone.
@@ -64,7 +62,6 @@ std::vector<std::string> run_names(const TableLines& table);
 /// What the rows that were measured say together, kind by kind.
 std::vector<Finding> findings_of(const TableLines& table);
 
-/// The figures of all lines for result.json.
 nlohmann::json table_json(const TableLines& table);
 
 }  // namespace ddprun

@@ -22,7 +22,6 @@ double worse(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
 }
 
-/// A quantity of Differences, and what passes.
 struct ComparedQuantity {
   std::string key;
   std::string words;

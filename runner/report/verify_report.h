@@ -9,7 +9,6 @@
 
 namespace ddprun {
 
-/// What differences pass.
 struct VerifyBounds {
   /// Relative to the parameter's largest; of a loss, to it where it is above 1. None: what the
   /// ranks found rounding to leave open, of a loss kLoss at most.

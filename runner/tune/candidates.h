@@ -11,7 +11,6 @@
 
 namespace ddprun {
 
-/// A key of --over.
 struct TunedKey {
   std::string key;                      ///< "strategy.bucket_mb"
   std::vector<ConfigNode> values = {};  ///< as the user wrote them; empty: not written

@@ -25,7 +25,6 @@ struct HalvingConfig {
   double limit_s = 600;          ///< no run begins that would probably end later
 };
 
-/// How a candidate stands.
 enum class Standing : std::uint8_t {
   left,      ///< nothing tells it from the best, or it is in the better half
   slower,    ///< than the best, beyond noise
@@ -45,7 +44,6 @@ struct Contender {
       {};  ///< of a step, by turn; turns count from 1 over all rounds
 };
 
-/// One run that is due.
 struct HalvingRun {
   std::size_t candidate = 0;
   std::int64_t round = 1, turn = 1, steps = 0;

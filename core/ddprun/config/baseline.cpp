@@ -29,7 +29,6 @@ std::pair<std::string, std::string> choice(const std::string& name, const Config
                      .hint = "write the value as it stands under `sweep:`"});
 }
 
-/// What `report.baseline` says.
 SweptValues chosen(const ConfigNode& document, const std::vector<SweptValues>& points) {
   const ConfigNode* report = document.find("report");
   const ConfigNode* baseline = report == nullptr ? nullptr : report->find("baseline");

@@ -38,7 +38,6 @@ std::string describe(const ConfigNode& node) {
   return {};
 }
 
-// Reads one value of a declared option; knows how to complain about it.
 class ValueReader {
  public:
   ValueReader(const OptionSpec& spec, const std::string& where, std::string type,
@@ -119,7 +118,6 @@ class ValueReader {
     return node.kind == ConfigNode::Kind::scalar && !node.quoted;
   }
 
-  /// Completes what is wrong, and throws it.
   [[noreturn]] void fail(const ConfigNode& node, ErrorText text) const {
     text.where = node.origin;
     text.got = describe(node);

@@ -49,7 +49,6 @@ ConfigNode to_node(const SectionList& sections) {
   return node;
 }
 
-/// The present value of an option's variable.
 ConfigNode value_of(const OptionTarget& target) {
   return std::visit([](const auto& variable) { return to_node(variable); }, target);
 }

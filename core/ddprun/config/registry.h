@@ -69,7 +69,6 @@ std::shared_ptr<Precision> make_precision(const PluginRegistry& registry,
 std::shared_ptr<Attention> make_attention(const PluginRegistry& registry,
                                           const PluginChoice& choice);
 
-/// The same of a choice of any kind.
 std::shared_ptr<Plugin> make_plugin(const PluginRegistry& registry, const PluginChoice& choice);
 
 /// For a rank, before a run: plugins that are made from now on live until the next call, whoever

@@ -10,7 +10,6 @@
 
 namespace ddprun {
 
-/// How far a run is.
 struct Progress {
   std::int64_t step = 0;     ///< steps done, warm-up included
   std::int64_t steps = 0;    ///< in all; at most, if a time may end the run earlier
@@ -24,7 +23,6 @@ struct RunFolders {
   std::filesystem::path live = {};     ///< what `output:` asks for; named by the run's number
 };
 
-/// One rank's part in one run.
 struct RunContext {
   RankInfo info;
   /// Keeps the keys of runs that share a store apart.

@@ -22,7 +22,6 @@ struct Experiment;
 class Options;
 class PluginRegistry;
 
-/// A section of a kind's files.
 struct KindSection {
   std::string key;  ///< "train"
   std::string help;
@@ -49,7 +48,6 @@ struct SampleRead {
   std::int64_t targets = 0;      ///< tokens whose loss counts
 };
 
-/// What an experiment reads beside its file.
 struct KindContent {
   std::string key;                      ///< where the file names it: "data.path"
   std::vector<std::string> identity;    ///< what is equal in it is not read again

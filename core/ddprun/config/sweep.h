@@ -13,9 +13,7 @@ namespace ddprun {
 
 class Options;
 
-/// The section of the values that are swept.
 inline constexpr const char* kSweepKey = "sweep";
-/// What it is for, in a line.
 inline constexpr const char* kSweepHelp = "one experiment for each combination of values";
 
 /// Puts `value` at a dotted path ("model.layers", "strategy.bucket_mb"). It creates mappings on the

@@ -28,7 +28,6 @@ struct MemorySpan {
   const char* name() const { return again ? "forward again" : to_string(phase); }
 };
 
-/// A block of memory that a tensor had.
 struct MemoryBlock {
   const void* address = nullptr;
   std::int64_t bytes = 0;
@@ -81,7 +80,6 @@ class MemoryTrace final : public MemoryListener, public PlaceListener, public Ph
   void begin_step();
   /// Returns what happened. Nothing is recorded any more.
   RecordedMemory end_step();
-  /// How many events there were so far.
   int events() const;
   /// The time of what happens now: now_ns(), without what was left out.
   std::int64_t time_ns() const;

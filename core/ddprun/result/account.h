@@ -18,7 +18,6 @@ struct PhaseAccount {
   friend bool operator==(const PhaseAccount&, const PhaseAccount&) = default;
 };
 
-/// What a rank computes.
 struct ComputeWork {
   double operations = 0;  ///< of matrix products
   double bytes = 0;       ///< that operators read and write, each tensor of a call once

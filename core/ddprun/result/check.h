@@ -31,7 +31,6 @@ struct Check {
   bool operator==(const Check&) const = default;
 };
 
-/// A check that either passed or failed.
 Check make_check(std::string name, bool passed, std::string detail);
 
 /// The strictest outcome of each check over the ranks, in the order in which rank 0 made them, and

@@ -10,7 +10,6 @@
 
 namespace ddprun {
 
-/// How a sentence says a ratio.
 enum class Told {
   times,  ///< of times, as words_of_times()
   less,   ///< "34 % of ..." that is gone: 1 - ratio

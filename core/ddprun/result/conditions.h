@@ -25,7 +25,6 @@ inline constexpr const char* kRanks = "ranks";  ///< what the ranks observed
 /// what another rank observed where that is something else ("backend on rank 1").
 nlohmann::json observed_conditions(const Run& run);
 
-/// A condition that is not the same for two runs.
 struct Difference {
   std::string name;           ///< without its group
   std::string first, second;  ///< "none": it is not there

@@ -14,7 +14,6 @@ namespace ddprun {
 struct Finding;
 struct Run;
 
-/// What a kind says of itself and of its runs.
 struct KindWords {
   std::string name;  ///< "training"
   /// What the table's figures are, in a sentence below it.

@@ -56,7 +56,6 @@ struct SavedCheckpoint {
   std::string failure = {};       ///< why
 };
 
-/// What the model wrote.
 struct WrittenText {
   std::int64_t step = 0;  ///< steps that were done
   std::string text = {};  ///< with its prompt, as a terminal can take it
@@ -100,7 +99,6 @@ struct RankResult {
   /// Facts of a device that is not the CPU, and its allocator over the measured steps.
   std::vector<std::pair<std::string, std::string>> device = {};
   DeviceMemory device_memory = {};
-  /// Device::topology()
   std::string topology = {};
   /// Device::name(); empty for the CPU.
   std::string device_name = {};
@@ -115,7 +113,6 @@ struct RankResult {
   std::vector<PhaseMemory> memory_phases = {};
   /// Of profile.memory; not recorded on other ranks than 0.
   PeakMemory memory_peak = {};
-  /// In order.
   std::vector<SavedCheckpoint> checkpoints = {};
   std::vector<WrittenText> texts = {};
   /// Of profile.operators; not recorded on other ranks than 0.

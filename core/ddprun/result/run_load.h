@@ -28,7 +28,6 @@ RunLoad load_of(const Run& run);
 /// the same cores are no others. Nothing: it could not be seen.
 std::optional<double> taken_from(const RankResult& rank, const Run& run);
 
-/// As it stands in result.json.
 nlohmann::json to_json(const RunLoad& load);
 
 }  // namespace ddprun

@@ -19,7 +19,6 @@ using Schema = nlohmann::ordered_json;
 /// key. The defaults are the present values, as for list_options().
 Schema options_schema(const std::function<void(Options&)>& declare);
 
-/// A text that is one of `names`.
 Schema one_of_schema(const std::vector<std::string>& names);
 
 /// `schema` with `help` before it.

@@ -68,7 +68,6 @@ struct ArithmeticKind final : RunnableKind {
                            const char* meaning, int drop_order);
 };
 
-/// The one object of the kind.
 const ArithmeticKind& arithmetic();
 
 }  // namespace ddprun

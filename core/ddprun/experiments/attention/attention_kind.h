@@ -115,7 +115,6 @@ void measure_attention(const AttentionConfig& config, const RepeatConfig& repeat
                        Attention& attention, ProcessGroup& group,
                        const std::function<void(const Sample&)>& on_sample, RankResult& result);
 
-/// The one object of the kind.
 const AttentionKind& attention_kind();
 
 }  // namespace ddprun

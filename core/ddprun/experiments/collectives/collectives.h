@@ -75,7 +75,6 @@ struct Collectives final : RunnableKind {
   static Figure find_busbw(const RunStatistics& run);
 };
 
-/// The one object of the kind.
 const Collectives& collectives();
 
 }  // namespace ddprun

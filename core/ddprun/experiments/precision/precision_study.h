@@ -40,7 +40,6 @@ struct PrecisionStudy final : RunnableKind {
   const Quantity& error_of(const char* key, const char* title, int drop_order, const char* meaning);
 };
 
-/// The one object of the kind.
 const PrecisionStudy& precision_study();
 
 }  // namespace ddprun

@@ -45,7 +45,6 @@ class RunSaver {
   void after_step(std::int64_t index);
   /// Returns when this rank does nothing beside training.
   void wait_for_work();
-  /// What was saved, in order.
   const std::vector<SavedCheckpoint>& saved() const { return saved_; }
 
  private:
@@ -55,7 +54,6 @@ class RunSaver {
     TensorFileLayout layout;
     std::vector<TensorPart> own;
   };
-  /// A save that has begun.
   struct Pending {
     std::int64_t step = 0, updates = 0, begin_ns = 0;
     double stall_s = 0;

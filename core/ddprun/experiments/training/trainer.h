@@ -66,7 +66,6 @@ class Trainer {
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
   /// Those that are planned for a step (DataParallel::planned()).
   std::vector<PlannedCollective> planned() const { return data_parallel_->planned(micro_batches_); }
-  /// What the last step updated with.
   StepScalars last_scalars() const;
   /// The mean loss of a batch, by the parameters as they are now and without gradients.
   double loss_of(const Batch& batch);

@@ -312,7 +312,6 @@ struct Training : RunnableKind {
   static std::string count_text(double value);
 };
 
-/// The one object of the kind.
 const Training& training();
 
 }  // namespace ddprun

@@ -186,7 +186,6 @@ void check_data(const Experiment& e, const TrainingConfig& c) {
   refuse_unused(e, !types && !c.data.tokenizer.empty(), "data.tokenizer", source);
 }
 
-// Held-out data.
 void check_eval(const Experiment& e, const TrainingConfig& c) {
   const EvalConfig& eval = c.train.eval;
   const std::string path = "train.eval.path";
@@ -222,7 +221,6 @@ void check_kernels(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
-// Which blocks backward computes again.
 void check_recompute(const Experiment& e, const TrainingConfig& c) {
   const std::string key = "model.recompute";
   with_place(origin_of(e.document, key),
@@ -339,7 +337,6 @@ bool is_text(const DataConfig& data) {
   return data.source == DataKind::text || !data.tokenizer.empty();
 }
 
-// Text that the model writes.
 void check_sample(const Experiment& e, const TrainingConfig& c) {
   const SampleConfig& sample = c.train.sample;
   if (sample.every == 0) {

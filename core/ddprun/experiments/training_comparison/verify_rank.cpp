@@ -32,7 +32,6 @@ namespace {
 
 using nlohmann::json;
 
-/// The differences of a parameter's elements.
 struct Spread {
   double largest = 0, mean = 0;
 };

@@ -27,7 +27,6 @@ constexpr double kCheckBudget = 0.1;
 /// Of the time in which a rank waits for no collective: it has its core.
 constexpr double kBusyShare = 0.5;
 
-/// The largest over the ranks of `figure`.
 double largest_of_ranks(const RowRuns& row,
                         const std::function<double(const RankResult&)>& figure) {
   double largest = 0;
