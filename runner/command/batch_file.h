@@ -1,7 +1,5 @@
 // A file of a batch and its rows: made from the plan, while they run, and completed when their
 // ranks have ended.
-//
-// Family: batch_row.cpp
 #pragma once
 
 #include <algorithm>

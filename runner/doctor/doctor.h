@@ -1,5 +1,5 @@
 // `ddprun doctor`: tries out what this machine offers to runs.
-// Family: doctor.cpp doctor_machine.cpp doctor_ranks.cpp
+// Family: doctor.cpp doctor_ranks.cpp
 #pragma once
 
 #include <array>

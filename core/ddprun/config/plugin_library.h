@@ -1,7 +1,5 @@
 // One plugin library: tried in a child process, so that a damaged one cannot take this process
 // down, loaded, and its descriptor checked.
-//
-// Family: plugin_library.cpp library_trial.cpp
 #pragma once
 
 #include <filesystem>

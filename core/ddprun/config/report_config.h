@@ -1,7 +1,5 @@
 // How a file's table is made, the YAML section `report:`, and with which row of its sweep a row is
 // compared.
-//
-// Family: report_config.cpp baseline.cpp
 #pragma once
 
 #include <cstddef>

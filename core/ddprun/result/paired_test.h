@@ -1,7 +1,5 @@
 // Tests and intervals of runs that took turns: each round is a pair, so that what changes with time
 // meets both alike.
-//
-// Family: paired_test.cpp calibration.cpp
 #pragma once
 
 #include <cstddef>

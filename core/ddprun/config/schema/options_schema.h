@@ -1,6 +1,4 @@
 // Declared options, and sweeps over them, as a JSON Schema, and as the lines of its file.
-//
-// Family: options_schema.cpp sweep_schema.cpp
 #pragma once
 
 #include <functional>

@@ -1,8 +1,6 @@
 // What is demonstrated: one number added many times, in two ways that must agree, as a PyTorch
 // user's loop does it and by C++'s scalars; and which dtype each tensor of a small model has under
 // autocast, read off the tensors. The YAML section `demonstration:` says which.
-//
-// Family: accumulation.cpp autocast_dtypes.cpp
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,7 +1,7 @@
 // The kind of experiment that trains: what it measures in each step, and the figures of a run, in
 // the order of the table. A new quantity is one declaration here.
 //
-// Family: training.cpp training_check.cpp checkpoint_check.cpp training_rank.cpp run_rank.cpp
+// Family: training.cpp training_check.cpp training_rank.cpp run_rank.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"

@@ -1,7 +1,7 @@
 // `ddprun diff`: an experiment, and others that make each of its steps from what it had before it.
 // Beside it is `ddprun verify`, which declares nothing here.
 //
-// Family: lockstep_rank.cpp lockstep_check.cpp verify_rank.cpp
+// Family: lockstep_rank.cpp verify_rank.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // From a plan to a row, and from an outcome to a row's status.
-#include "ddprun/base/json.h"
 #include "runner/command/batch_file.h"
 
+#include "ddprun/base/json.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_statistics.h"
 
