@@ -1,7 +1,5 @@
 // The kind of experiment that measures one call of attention and its backward: times, memory, and
 // how far the results are from float64.
-//
-// Family: attention_kind.cpp measure_attention.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"

@@ -1,6 +1,6 @@
 // What rows of training say: sentences made from their numbers, one file a question.
 //
-// Family: training_findings.cpp speed.cpp limits.cpp advice.cpp trends.cpp conduct.cpp
+// Family: training_findings.cpp speed.cpp limits.cpp trends.cpp conduct.cpp
 #pragma once
 
 #include <nlohmann/json.hpp>
