@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "ddprun/result/account.h"
-#include "ddprun/result/step_time.h"
 #include "runner/report/report_format.h"
 #include "runner/report/terminal.h"
 

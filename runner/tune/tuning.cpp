@@ -18,7 +18,7 @@
 #include "ddprun/config/plugin_library.h"
 #include "ddprun/config/sweep.h"
 #include "ddprun/experiments/kinds.h"
-#include "ddprun/result/step_time.h"
+#include "ddprun/result/account.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {

@@ -1,11 +1,14 @@
-// The highest phase of an account, what it sends, and its JSON.
+// The highest phase of an account, what it sends, its JSON, and its collectives played against its
+// computing.
 #include "ddprun/result/account.h"
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/group/collective.h"
+#include "ddprun/comm/group/link_waits.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/result/plain_json.h"
 
@@ -63,6 +66,24 @@ Account account_from_json(const json& value) {
                  .expected = "ranks, rank, phases, collectives, work, products, tokens and unknown",
                  .hint = "it was written by another program, or by hand: predict it again"});
   }
+}
+
+StepTime step_time(const Account& account, const RankSpeed& speed) {
+  StepTime time{.computing_s = speed.seconds(account.work)};
+  std::vector<LinkCall> calls;
+  for (const CollectiveAccount& each : account.collectives) {
+    const double takes_s = static_cast<double>(each.count) *
+                           collective_s(each.kind, static_cast<double>(each.bytes), each.ranks,
+                                        each.ranks_per_host, speed.links);
+    time.communication_s += takes_s;
+    const double awaited_s = speed.seconds(each.awaited);
+    calls.push_back({.asked = speed.seconds(each.enqueued),
+                     .wait_begin = awaited_s,
+                     .wait_end = awaited_s,
+                     .takes = takes_s});
+  }
+  time.exposed_s = waits_on_link(calls);
+  return time;
 }
 
 }  // namespace ddprun

@@ -1,11 +1,14 @@
-// What a rank of an experiment will hold and send: predicted before anything runs.
+// What a rank of an experiment will hold and send, and how long a step takes on paper: predicted
+// before anything runs.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "ddprun/comm/group/link.h"
 #include "ddprun/comm/store/collective_kind.h"
 #include "ddprun/memory/memory_category.h"
 
@@ -71,5 +74,30 @@ struct Account {
 nlohmann::json to_json(const Account& account);
 /// Throws Error if a field is missing or of another type.
 Account account_from_json(const nlohmann::json& json);
+
+/// What a rank computes with, and what joins it to others.
+struct RankSpeed {
+  double operations_per_s = 0;  ///< of products
+  double bytes_per_s =
+      std::numeric_limits<double>::infinity();  ///< of memory; else it takes no time
+  Links links = {};
+
+  double seconds(const ComputeWork& work) const {
+    return work.operations / operations_per_s + work.bytes / bytes_per_s;
+  }
+};
+
+/// Of one rank.
+struct StepTime {
+  double computing_s = 0;
+  double communication_s = 0;  ///< of all collectives, one after another
+  double exposed_s = 0;        ///< what the rank waits for them
+  double step_s() const { return computing_s + exposed_s; }
+};
+
+/// Account::work takes its operations and then its bytes at their rates. Collectives run one at a
+/// time in the order of enqueueing, each from the moment when it is enqueued and the one
+/// before is done; the rank goes on computing until it needs one that is not.
+StepTime step_time(const Account& account, const RankSpeed& speed);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // Times on paper: what computing hides, and what it does not.
-#include "ddprun/result/step_time.h"
+#include "ddprun/result/account.h"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@ namespace ddprun {
 /// compute by PyTorch's operators is taken by Attention::memory().
 ///
 /// Of each collective it says what had been computed when the rank enqueued it and when it needed
-/// it, so that times follow from rates (step_time.h).
+/// it, so that times follow from rates (step_time()).
 ///
 /// It takes tens of milliseconds, in a process of its own (this one starts no thread, and stays as
 /// it was, if a plugin crashes on such tensors). Where something cannot take such tensors,
