@@ -10,7 +10,7 @@
 #include "ddprun/model/sampling.h"
 #include "runner/command/account_options.h"
 #include "runner/launch/exit_status.h"
-#include "runner/report/report_format.h"
+#include "runner/report/report_output.h"
 
 namespace ddprun {
 

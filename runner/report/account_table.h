@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ddprun/result/account.h"
-#include "runner/report/report_format.h"
+#include "runner/report/report_output.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {

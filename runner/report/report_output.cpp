@@ -6,6 +6,8 @@
 #include "runner/report/operator_tables.h"
 #include "runner/report/pivot.h"
 #include "runner/report/report_table.h"
+#include "runner/report/result_files.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/report/report_format.h"
+#include "runner/report/report_output.h"
 #include "runner/report/row.h"
 #include "runner/report/terminal.h"
 #include "runner/tune/halving.h"
