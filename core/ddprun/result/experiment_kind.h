@@ -1,18 +1,106 @@
-// A kind of experiment, as results and reports know it: its name and its quantities.
+// A kind of experiment, as results and reports know it: its name and its quantities. A quantity is
+// declared once; files, statistics, tables and docs follow from the declaration.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ddprun/result/quantity.h"
-
 namespace ddprun {
 
+class RunStatistics;
 struct Finding;
 struct Run;
+
+/// How the ranks' samples of a step combine to the step's value.
+enum class OverRanks : std::uint8_t { mean, max, sum };
+
+/// How the values of a run's steps combine to the run's figure.
+enum class OverSteps : std::uint8_t {
+  median,  // of the measured steps
+  mean,    // of the measured steps
+  std,     // the standard deviation of the measured steps
+  p99,     // the 99th percentile of the measured steps
+  number,  // how many measured steps there are
+  sum,     // of all steps, warm-up included
+  ends,    // the first and the last step, warm-up included, that have a value
+  count,   // how many steps, warm-up included, have a value other than 0
+};
+
+/// How a value is written in JSON and CSV. Integers are exact up to 2^53.
+enum class Written : std::uint8_t { number, integer, boolean };
+
+/// A figure of a run that follows from other quantities. In the table `words` stand behind the
+/// value. If there is no value, they say why.
+struct Figure {
+  std::optional<double> value = {};
+  std::string words = {};
+};
+
+/// There are five sorts of quantities. One without `of`, `of_work`, `follows` and `compares` is
+/// measured in each sample. One with `of` combines a measured quantity in another way. One with
+/// `of_work` is known before the run. One with `follows` is a function of the run. One with
+/// `compares` compares the run with the other runs of a table.
+struct Quantity {
+  /// Its name in result.json and steps.csv. The unit is part of it: "forward_ms".
+  std::string key = {};
+  std::string unit = {};
+  Written written = Written::number;
+  /// Whether a sample may lack it. A quantity that is not optional is 0 until it is set.
+  bool optional = false;
+  const Quantity* of = nullptr;
+  OverRanks over_ranks = OverRanks::mean;
+  OverSteps over_steps = OverSteps::median;
+  /// The key of its value in Run::work, which may lack it. A run whose memory ran out has it too.
+  std::string of_work = {};
+  std::function<Figure(const RunStatistics& run)> follows = {};
+  /// `runs`: all measured runs of this kind in the table, in its order.
+  std::function<Figure(const RunStatistics& run, const std::vector<const RunStatistics*>& runs)>
+      compares = {};
+
+  /// The title of its column in the table; empty if it has no column.
+  std::string title = {};
+  /// On a narrow terminal the column with the highest number is dropped first; 0 stays.
+  int drop_order = 0;
+  /// Whether the cell shows the standard deviation beside the median.
+  bool spread = false;
+  /// Whether it is a speed or a time, which is withheld if ranks shared a device.
+  bool timed = true;
+  /// Formats the cell. If it is empty, OverSteps decides; a median then gets enough decimals to
+  /// show three digits of the largest value of its column.
+  std::function<std::string(double value)> text = {};
+
+  /// For docs/measurement.md: what a sample is, if the quantity is measured; else the formula.
+  std::string meaning = {};
+  /// For docs/measurement.md: what else a reader of the column should know.
+  std::string remark = {};
+  /// What may help if the value is not finite. If this is given, a run with a value that is not
+  /// finite has diverged. If it is empty, any value is allowed.
+  std::string if_not_finite = {};
+  /// For OverSteps::count: what the counted steps did, for a line below the table.
+  std::string if_counted = {};
+
+  /// Its index among the quantities of its kind.
+  std::size_t index = 0;
+
+  bool measured() const { return of == nullptr && of_steps(); }
+  /// Whether it has a value in each step.
+  bool of_steps() const { return of_work.empty() && !follows && !compares; }
+};
+
+/// Returns a function that formats a cell: `value` times `factor` in a format of fmt, such as
+/// "{:.1f} %". What is not zero gets as many decimals, four at most, as keep it from reading as
+/// zero.
+std::function<std::string(double value)> text_as(std::string format, double factor = 1);
+
+/// A share in whole percent. Less than all does not read as 100, and more than nothing not as 0.
+std::string percent_text(double share);
 
 struct KindWords {
   std::string name;  ///< "training"
