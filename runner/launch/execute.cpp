@@ -15,7 +15,7 @@
 #include "ddprun/rank/heap.h"
 #include "runner/launch/joined_failure.h"
 #include "runner/launch/progress_watch.h"
-#include "runner/launch/uncaught.h"
+#include "runner/launch/rank_process.h"
 
 namespace ddprun {
 

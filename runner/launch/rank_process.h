@@ -1,4 +1,5 @@
-// Forks one rank, which reports to its parent in JSON lines.
+// Forks one rank, which reports to its parent in JSON lines. An exception that nobody catches gets
+// its words, too: gloo throws on threads of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +14,7 @@
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/config/run_context.h"
+#include "runner/launch/rank_process.h"
 #include "runner/launch/signal_watch.h"
 
 namespace ddprun {
@@ -84,5 +86,13 @@ struct ForkedRank {
 /// Throws std::system_error if the system has no process or pipe left.
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
                      LaunchBoard& board, const std::function<void()>& close_others);
+
+/// From now on an exception that leaves a thread of this process is handed to `say`, on that
+/// thread, and so is a call of exit() where the process is at its limit of memory. Then the process
+/// ends with kExitFailed.
+void say_uncaught(std::function<void(const RankError&)> say);
+
+/// Ends this process in the same way, for `error`. Any thread may call it.
+[[noreturn]] void say_and_end(const RankError& error);
 
 }  // namespace ddprun

@@ -10,7 +10,7 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/profile/collective_limits.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 

@@ -11,7 +11,7 @@
 #include "ddprun/base/ranges.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 

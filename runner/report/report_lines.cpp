@@ -16,7 +16,7 @@
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_load.h"
 #include "runner/report/memory_table.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {

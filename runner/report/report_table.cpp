@@ -9,7 +9,7 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/result/run_load.h"
 #include "runner/report/report_lines.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 

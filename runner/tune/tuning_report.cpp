@@ -12,7 +12,6 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/measure/statistics.h"
-#include "runner/report/row_names.h"
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
 

@@ -9,7 +9,7 @@
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 #include "support/matchers.h"
 #include "support/sentences.h"
 #include "support/written_results.h"
