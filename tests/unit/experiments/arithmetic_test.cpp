@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "ddprun/experiments/arithmetic/arithmetic_config.h"
-
 namespace ddprun {
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
-#include "ddprun/experiments/arithmetic/arithmetic_config.h"
+#include "ddprun/experiments/arithmetic/mesh.h"
 #include "ddprun/rank/connected_rank.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"

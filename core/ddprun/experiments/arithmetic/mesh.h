@@ -2,9 +2,13 @@
 // and tensor parallelism, on paper: CS336's arithmetic (assignment 2, communication accounting).
 #pragma once
 
+#include <cstdint>
+
 #include "ddprun/comm/group/link.h"
 
 namespace ddprun {
+
+class Options;
 
 /// The model: `layers` blocks of `matrices` linear layers between d_model and d_ff, and nothing
 /// else.
@@ -67,5 +71,27 @@ double least_tokens_by_formula(const LinearStack& stack, const Mesh& mesh, const
 double least_tokens_of_any_mesh(const LinearStack& stack, const Mesh& mesh, const Machine& machine);
 /// The most ranks of `data` with which a batch of `tokens` is not bound by communication; 0: none.
 double most_data_ranks(const LinearStack& stack, Mesh mesh, const Machine& machine, double tokens);
+
+/// What is computed: the YAML section `arithmetic:`.
+struct ArithmeticConfig {
+  std::int64_t d_model = 0, d_ff = 0, layers = 0;
+  std::int64_t matrices = 2;
+  std::int64_t tokens = 0;  ///< of all ranks; 0: what the rest is asked for
+  std::int64_t data_ranks = 1, tensor_ranks = 1;
+  std::int64_t data_links = 1, tensor_links = 1;
+  double tflops = 0;
+  double link_gb_per_s = 0;
+  double latency_us = 0;
+  std::int64_t element_bytes = 2;
+  double memory_gb = 80;
+  double sharded_activations = 1;
+  bool asymptotic = false;
+
+  LinearStack stack() const;
+  Mesh mesh() const;
+  Machine machine() const;
+};
+
+void declare_options(Options& options, ArithmeticConfig& config);
 
 }  // namespace ddprun
