@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "ddprun/base/text.h"
 #include "ddprun/experiments/training/scaling.h"
@@ -91,16 +90,6 @@ Figure Training::find_tokens_per_s(const RunStatistics& run) { return per_second
 
 Figure Training::find_s_per_million_tokens(const RunStatistics& run) {
   return quotient(1e6, find_tokens_per_s(run).value.value_or(0));
-}
-
-Figure Training::find_strong_efficiency(const RunStatistics& run,
-                                        const std::vector<const RunStatistics*>& runs) {
-  return efficiency(run, runs, Scaling::strong);
-}
-
-Figure Training::find_weak_efficiency(const RunStatistics& run,
-                                      const std::vector<const RunStatistics*>& runs) {
-  return efficiency(run, runs, Scaling::weak);
 }
 
 Figure Training::find_samples_per_s(const RunStatistics& run) {

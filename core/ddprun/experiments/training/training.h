@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
+#include "ddprun/experiments/training/scaling.h"
 #include "ddprun/result/row_runs.h"
 
 namespace ddprun {
@@ -275,14 +276,16 @@ struct Training : RunnableKind {
       declare("strong_efficiency", "fraction",
               "R0 x T0 / (R x T): the step times T, and ranks R, of this row and (0) of [the same "
               "work](#scaling) on the fewest ranks",
-              {.compares = find_strong_efficiency,
+              {.compares = [](const RunStatistics& run,
+                              const auto& runs) { return efficiency(run, runs, Scaling::strong); },
                .title = "strong eff.",
                .drop_order = 2,
                .text = text_as("{:.1f} %", 100)});
   const Quantity& weak_efficiency = declare(
       "weak_efficiency", "fraction",
       "T0 / T, of this row and (0) of [the same work per rank](#scaling) on the fewest ranks",
-      {.compares = find_weak_efficiency,
+      {.compares = [](const RunStatistics& run,
+                      const auto& runs) { return efficiency(run, runs, Scaling::weak); },
        .title = "weak eff.",
        .drop_order = 2,
        .text = text_as("{:.1f} %", 100)});
@@ -297,10 +300,6 @@ struct Training : RunnableKind {
                                 const std::vector<const RunStatistics*>& runs);
   static Figure find_tokens_per_s(const RunStatistics& run);
   static Figure find_s_per_million_tokens(const RunStatistics& run);
-  static Figure find_strong_efficiency(const RunStatistics& run,
-                                       const std::vector<const RunStatistics*>& runs);
-  static Figure find_weak_efficiency(const RunStatistics& run,
-                                     const std::vector<const RunStatistics*>& runs);
   static Figure find_samples_per_s(const RunStatistics& run);
   static Figure find_tflops(const RunStatistics& run);
   static Figure find_mfu(const RunStatistics& run);
