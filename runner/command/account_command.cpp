@@ -36,8 +36,7 @@ std::string yaml_of(const PlannedRun& run, bool with_ranks) {
   return out.map.empty() ? std::string() : to_yaml(out);
 }
 
-/// What this machine gives to a rank, measured once for each format, number of threads and of
-/// ranks.
+/// What this machine gives to a rank, measured once a format, number of threads and of ranks.
 class MachineRates {
  public:
   RankSpeed of(const PlannedRun& run, const Account& account, const AccountOptions& options) {

@@ -149,8 +149,7 @@ class Batch {
     return nullptr;
   }
 
-  /// Whether the row makes the batch fail; not one that met its file's memory limit, nor its next
-  /// runs.
+  /// Not a row that met its file's memory limit, nor its next runs.
   bool fails(const BatchRow& each) const {
     const Row& row = each.row;
     if (row.ok() || row.status == RowStatus::not_here) return false;
@@ -270,8 +269,7 @@ class Batch {
                              each.row.restarts);
   }
 
-  /// A full disk costs files, and neither the rows that follow nor the table. Returns whether all
-  /// is written.
+  /// A full disk costs files, and nothing else. Returns whether all is written.
   bool write_whatever_happens(const std::function<void()>& write) {
     try {
       write();

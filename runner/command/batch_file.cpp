@@ -14,8 +14,7 @@ void set_failed(Row& row, RowStatus status, const std::string& reason) {
   row.reason = reason;
 }
 
-/// Whether the proof before the first step failed. Then nothing was timed, and the row has no
-/// figures.
+/// Whether the proof before the first step failed, so that nothing was timed: then no figures.
 bool stopped_by_proof(Row& row) {
   if (row.ranks.empty() || !row.ranks.front().samples.empty()) return false;
   judge(row);

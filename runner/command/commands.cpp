@@ -36,8 +36,7 @@ PluginRegistry open_registry(const Request& request) {
 
 namespace {
 
-/// A table; where it is too wide for the terminal, each text stands below its key instead of being
-/// cut.
+/// Where a table is too wide for the terminal, each text stands below its key, uncut.
 void print_options(const std::vector<OptionInfo>& options, int width) {
   if (options.empty()) {
     std::cout << "  no options\n";

@@ -42,8 +42,7 @@ int sample_command(const Request& request);
 int tokenize_command(const Request& request);
 int tokenizer_command(const Request& request);
 int verify_command(const Request& request);
-/// Trains experiments step by step from the weights of the first; the status is 3 if one parts from
-/// it beyond rounding.
+/// The status is 3 if an experiment parts from the first beyond rounding.
 int diff_command(const Request& request);
 int tune_command(const Request& request);
 std::string version_text();

@@ -31,8 +31,7 @@ class OpenRounds {
   bool begins(std::int64_t round, std::span<const BatchRow> rows);
   /// The last turn that began.
   std::int64_t last() const { return last_; }
-  /// Why no other one did: "strategies: 5 runs of each row: the widest interval is 0.8 %". Empty:
-  /// all of the plan did.
+  /// Why no other did: "x: 5 runs of each row: the widest interval is 0.8 %". Empty: all did.
   std::string words() const;
 
  private:

@@ -12,8 +12,7 @@ namespace ddprun {
 /// Throws ConfigError if it is one of the files that the command reads.
 void refuse_as_out(const std::string& out, const std::vector<std::string>& read);
 
-/// Writes it by write_durably(); what is a device, a pipe or a link stays, and is written into.
-/// Throws Error.
+/// By write_durably(); a device, a pipe or a link stays, and is written into. Throws Error.
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell);
 
 }  // namespace ddprun

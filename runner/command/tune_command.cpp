@@ -22,8 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTuneSchemaVersion = 1;
-/// Measured steps of a run: of the first round, and at most. Runs of more steps differ from one
-/// another as much as these do.
+/// Measured steps of a run in the first round, and at most: more differ as much from run to run.
 constexpr std::int64_t kFirstSteps = 5, kFullSteps = 80;
 
 HalvingConfig halving_config(const Tuning& tuning, double minutes) {

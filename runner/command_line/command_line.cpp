@@ -144,8 +144,7 @@ std::vector<std::string> parser_arguments(const CLI::App& app, int argc, char** 
   return arguments;
 }
 
-/// What the parser refused: a word that it does not know, with the option that was probably meant,
-/// or the parser's own words.
+/// A word that is not known, with the option that was probably meant, or the parser's own words.
 ConfigError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const CLI::App& at = chosen.empty() ? app : *chosen.front();

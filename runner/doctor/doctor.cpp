@@ -241,8 +241,7 @@ Observation unusable(const std::string& library, const ConfigError& error) {
           text.what + (text.got.empty() ? "" : ": " + text.got), text.hint};
 }
 
-/// shm maps the memory of the other ranks through /proc/PID/fd, for which the kernel asks for the
-/// rights of a debugger.
+/// shm maps other ranks' memory through /proc/PID/fd, which takes a debugger's rights.
 std::string tracing() {
   std::ifstream in("/proc/sys/kernel/yama/ptrace_scope");
   int scope = 0;

@@ -5,8 +5,7 @@
 
 namespace ddprun {
 
-/// Prints what was found as a table, or as JSON with --json. Returns 0, or 1 if a finding is
-/// `failed`.
+/// Prints a table, or JSON with --json. Returns 0, or 1 if a finding is `failed`.
 int doctor_command(const Request& request);
 
 }  // namespace ddprun

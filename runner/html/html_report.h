@@ -23,8 +23,7 @@ std::string_view page_template();
 nlohmann::json page_of_result(const TableLines& table, nlohmann::json result,
                               const std::string& place, const std::filesystem::path& folder);
 
-/// The whole file. `results` are of page_of_result(), each with a section of its own. A page needs
-/// no other file and no network.
+/// The whole file, which needs no other and no network. `results`: of page_of_result().
 std::string html_page(const std::vector<nlohmann::json>& results);
 
 /// The page of a result that is being written, for its folder.

@@ -22,8 +22,7 @@ struct SeenProgress {
 
 class Executor {
  public:
-  /// `joined`: this process's place in an existing launch (rank_info_from_environment() tells), or
-  /// nothing: ranks are forked.
+  /// `joined`: this process's place in an existing launch, or nothing: ranks are forked.
   Executor(std::optional<RankInfo> joined, ProgressDisplay& display);
 
   /// Runs the experiment; the result is the ranks' results, a JSON list. `run_id`, `launch_ns` and
@@ -32,8 +31,7 @@ class Executor {
   /// the others failed because of that alone.
   Outcome run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
               const RunFolders& folders, bool last);
-  /// Compares with one process. The result has the `steps`, `parameters` and `faults` of a
-  /// Verification.
+  /// Compares with one process: a Verification's `steps`, `parameters` and `faults`.
   Outcome verify(const PlannedRun& run, const std::string& run_id);
   /// One experiment's part of a comparison in lockstep; the result is rank 0's.
   Outcome lockstep(const PlannedRun& run, const std::string& run_id, const LockstepPart& part);

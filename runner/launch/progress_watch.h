@@ -18,8 +18,7 @@ class ProgressWatch {
   /// `limit_s`: world.progress_timeout_s; 0: none.
   ProgressWatch(int ranks, double limit_s);
 
-  /// The rank is as `status` says at `now_ns`. Returns whether it was silent for too long: it waits
-  /// for nobody, and gave no sign.
+  /// `status`: the rank's. Returns whether it waits for nobody, and gave no sign for too long.
   bool is_silent(int rank, const RankStatus& status, std::int64_t now_ns);
   /// This process was stopped until now, and its ranks perhaps too.
   void resume(std::int64_t now_ns);

@@ -145,8 +145,7 @@ void log_through(EventWriter& writer) {
 
 constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
 
-/// Why a rank was killed. `memory_killed`: the kernel has killed a process for want of memory
-/// meanwhile.
+/// `memory_killed`: the kernel has killed a process for want of memory meanwhile.
 RankError describe_signal(int signal, bool memory_killed) {
   const std::string name = signal_text(signal);
   if (signal != SIGKILL) {

@@ -19,8 +19,7 @@
 
 namespace ddprun {
 
-/// What a rank does. The value that rank 0 returns is the run's result; the other ranks' are
-/// ignored.
+/// What a rank does. Rank 0's value is the run's result; those of others are ignored.
 using RankBody = std::function<nlohmann::json(
     const RankInfo& info, const std::function<void(const Progress&)>& on_progress)>;
 

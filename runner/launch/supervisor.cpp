@@ -108,8 +108,7 @@ class Supervisor {
         deadline_ns == 0 ? kLookNs : std::clamp<std::int64_t>(deadline_ns - before_ns, 0, kLookNs);
     // EINTR: the loop looks at everything anyway.
     poll(fds.data(), fds.size(), static_cast<int>(limit_ns / 1'000'000 + 1));
-    // This process was stopped as well (Ctrl-Z): what its ranks did meanwhile is no fault of
-    // theirs.
+    // This process was stopped as well (Ctrl-Z): what ranks did meanwhile is no fault of theirs.
     if (now_ns() - before_ns <= limit_ns + kSilenceGraceNs) return;
     resumed_ns_ = now_ns();
     progress_.resume(resumed_ns_);

@@ -123,8 +123,7 @@ json json_of(const AccountLine& line, bool is_fastest) {
   return out;
 }
 
-/// Of each experiment that was asked about on several numbers of ranks: up to how many of them it
-/// is bound by computing.
+/// Of each experiment on several numbers of ranks: up to how many it is bound by computing.
 std::string bound_words(const std::vector<AccountLine>& lines) {
   std::map<std::string, std::map<int, bool>> by_label;  // of its numbers of ranks, whether it is
   for (const AccountLine& each : lines) {

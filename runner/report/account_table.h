@@ -29,8 +29,7 @@ struct AccountLine {
   double least_tokens() const;
 };
 
-/// The line with the most tokens a second of those that fit, as far as memory is known; null: there
-/// is none.
+/// The most tokens a second of those that fit, as far as memory is known; null: there is none.
 const AccountLine* fastest(const std::vector<AccountLine>& lines);
 
 /// In 1e6 bytes (table) or bytes. A category that is no line's is left out of the table. Below

@@ -15,8 +15,7 @@ TextTable operator_table(const TableLines& lines);
 /// Each kind of operator, with its share of forward's time and FLOPs, and of the step's.
 TextTable operator_sum_table(const TableLines& lines);
 
-/// A sentence for each row: which kernel is called most in forward and in the step, and softmax
-/// beside matrix products.
+/// A sentence a row: what is called most in forward and in the step, softmax beside products.
 std::vector<std::string> operator_words(const TableLines& lines);
 
 }  // namespace ddprun

@@ -16,8 +16,7 @@ namespace ddprun {
 TextTable pivot_table(const PivotConfig& pivot, const std::vector<SweptValues>& points,
                       const TableLines& lines);
 
-/// The same as comma-separated values, with every digit of a figure, under the quantity's key. A
-/// cell without one is empty.
+/// As CSV, with every digit of a figure, under the quantity's key; a cell without one is empty.
 std::string pivot_csv(const PivotConfig& pivot, const std::vector<SweptValues>& points,
                       const TableLines& lines);
 

@@ -10,16 +10,14 @@
 
 namespace ddprun {
 
-/// One line for each row, with all of its runs. The columns are the quantities of the rows' kinds
-/// that have a title.
+/// A line a row, with all of its runs; its kinds' quantities that have a title as columns.
 TextTable report_table(const TableLines& lines);
 
 /// The table as it is, or, where names in its first column would be cut at that width (0: no
 /// limit), with their values alone.
 TextTable with_names_for(TextTable table, int width);
 
-/// The table and its notes for a terminal (or a pipe). Where not all columns fit, those of these
-/// titles are the last to go.
+/// For a terminal or a pipe. Where not all columns fit, those of these titles go last.
 std::string terminal_report(const TableLines& table, const Terminal& terminal,
                             const std::vector<std::string>& titles = {});
 

@@ -19,8 +19,7 @@ namespace ddprun {
 /// Raised whenever a reader of the earlier form would misread result.json.
 inline constexpr int kResultSchemaVersion = 16;
 
-/// The keys of result.json for `report.timeline` and `report.columns`, where they choose lines and
-/// columns of the table.
+/// The keys for `report.timeline` and `report.columns`, where they choose lines and columns.
 inline constexpr const char* kDrawnLines = "timeline_lines";
 inline constexpr const char* kChosenColumns = "table_columns";
 
@@ -63,8 +62,7 @@ std::string pivot_latex(const TextTable& pivot);
 /// files is a result.json of one row.
 inline constexpr const char* kRowsFolder = "rows";
 
-/// The folder within the result folder for the files that the ranks of row `number` write (1 is the
-/// first).
+/// In the result folder, for the files that the ranks of row `number` (1 is the first) write.
 std::string row_folder(std::size_t number);
 /// The same for what is read while the row runs.
 std::string live_folder(std::size_t number);

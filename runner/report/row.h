@@ -31,8 +31,7 @@ constexpr auto choice_names(RowStatus) {
 struct Restarts {
   std::vector<std::string> reasons = {};  ///< what ended the ranks each time
   std::int64_t steps_again = 0;           ///< that were done and not saved, so done again
-  /// From the first step of each start to its last, without steps that were done again; and from
-  /// the first start to the end.
+  /// From each start's first step to its last, no step twice; and from the first start to the end.
   double useful_s = 0, all_s = 0;
 
   /// Effective training time ratio (Kokolis et al. 2024, "Revisiting reliability in large-scale

@@ -12,8 +12,7 @@
 
 namespace ddprun {
 
-/// A name is the sweep's label (its value alone if only one key is swept), the file's name, or
-/// both.
+/// A name: the sweep's label (of one swept key its value alone), the file's name, or both.
 struct RowNames {
   std::string title;
   std::vector<std::string> names;
@@ -29,8 +28,7 @@ RowNames values_alone(const RowNames& names);
 
 struct TableLine {
   std::string name;
-  /// Where its runs stand among the rows of the result; `count` are the one `first` and those that
-  /// follow.
+  /// Where its runs stand among the rows of the result: `count` of them, side by side.
   std::size_t first = 0, count = 1;
   /// Those of them that were measured.
   RowRuns runs = {};
@@ -47,8 +45,7 @@ class TableLines {
   const std::vector<Row>& rows() const { return rows_; }
   const std::vector<TableLine>& lines() const { return lines_; }
   const std::string& title() const { return title_; }
-  /// The line's name within a sentence: the value of a key such as world.size would say nothing
-  /// alone.
+  /// Within a sentence: the value of a key such as world.size would say nothing alone.
   std::string in_sentence(const TableLine& line) const;
   /// Whether a line has several runs.
   bool repeated() const;

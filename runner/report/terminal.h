@@ -23,8 +23,7 @@ Terminal table_terminal(std::optional<int> columns);
 /// Columns that UTF-8 text takes: combining marks none, East Asian wide characters and emoji two.
 int display_width(std::string_view text);
 
-/// The longest beginning of `text` that fits `width` columns, the last being an ellipsis if
-/// something was cut.
+/// The longest beginning that fits `width` columns, the last an ellipsis if something was cut.
 std::string cut_to_width(const std::string& text, int width);
 
 /// `text` with line breaks in place of spaces, so that it takes `width` columns where its words do.

@@ -29,11 +29,9 @@ struct TextTable {
   /// A line of cells without colour.
   void add(const std::vector<std::string>& cells);
 
-  /// The first column, and those of these titles, in this order. A title that is not there is left
-  /// out.
+  /// The first column, and those of these titles, as far as they are there, in this order.
   TextTable chosen(const std::vector<std::string>& titles) const;
-  /// Without the columns that must be dropped until a line fits `width` (0: no limit). `dropped`
-  /// receives their titles.
+  /// Columns are dropped until a line fits `width` (0: no limit); `dropped` gets their titles.
   TextTable fitting(int width, std::vector<std::string>* dropped = nullptr) const;
 
   /// Of a line of text.

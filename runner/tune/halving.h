@@ -81,16 +81,14 @@ class Halving {
   /// against, which therefore runs in each round; nothing: there is none.
   Halving(std::size_t candidates, std::optional<std::size_t> reference, HalvingConfig config);
 
-  /// Runs rounds until one candidate is left, until a round of full steps tells none from the best,
-  /// or until the time is over.
+  /// Until one is left, until a round of full steps tells none from the best, or time is over.
   HalvingEnd run(const HalvingTasks& tasks);
 
   const std::vector<Contender>& contenders() const { return contenders_; }
   /// The one with the least time of those that are left, over the turns that all of them had;
   /// nothing: none is left, or had a turn.
   std::optional<std::size_t> best() const;
-  /// best() if runs show that it is faster than the reference, or if there is no proved reference;
-  /// else the reference.
+  /// best() if it was shown to be faster than a proved reference, or if there is none; else that.
   std::optional<std::size_t> winner() const;
   /// Of the turns that both had; nothing: they had none together.
   std::optional<Comparison> against(std::size_t candidate, std::size_t base,

@@ -23,8 +23,7 @@ struct TuningResult {
   double used_s = 0;
 };
 
-/// "round 1: 3 runs of 5 steps each of 12 candidates, 7 are left; least so far: flat, 31.2 ms a
-/// step (74 s)".
+/// "round 1: 12 candidates, runs of 5 steps; 7 left; fastest so far flat, 31.20 ms a step (74 s)"
 std::string round_words(const HalvingRound& round, const Tuning& tuning, const Halving& halving);
 
 /// "left out: local_sgd, powersgd: ...", a line for each reason; of many their number.

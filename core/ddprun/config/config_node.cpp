@@ -43,8 +43,7 @@ struct Size {
   }
 };
 
-// Builds the tree from the parser's events: unlike YAML::Node, they show duplicate keys, aliases
-// and quotes.
+// Builds the tree from the parser's events, which show duplicate keys, aliases and quotes.
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(std::string origin) : origin_(std::move(origin)) {}
@@ -168,8 +167,7 @@ class Builder : public YAML::EventHandler {
     finish(std::move(done.node), done.mark, done.anchor);
   }
 
-  // Puts a complete value where it belongs: the root, a list's next element, a key, or a key's
-  // value.
+  // Puts a complete value where it belongs: the root, the next element, a key, or its value.
   void finish(ConfigNode node, const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) {
       size_.add(node);  // the copy

@@ -32,8 +32,7 @@ struct ConfigNode {
 /// several documents, an unreadable or empty file.
 ConfigNode read_yaml(const std::filesystem::path& file);
 
-/// The same from text, but empty text gives null. `origin` takes the place of the file's name in
-/// messages.
+/// The same from text, but empty text gives null. Messages call it `origin`.
 ConfigNode parse_yaml(const std::string& text, const std::string& origin);
 
 /// The tree as YAML text, without comments. Reading it again gives the same tree.

@@ -46,8 +46,7 @@ std::vector<std::string> keys_of(const RunnableKind& kind) {
   return out;
 }
 
-/// A section of another kind would have no effect, and without one of its own a kind has nothing to
-/// do.
+/// A section of another kind has no effect, and without one of its own a kind has nothing to do.
 void check_keys(const ConfigNode& document, const RunnableKind& kind, const Kinds& kinds,
                 const std::filesystem::path& file) {
   const std::vector<std::string> own = keys_of(kind);

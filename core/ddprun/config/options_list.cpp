@@ -118,8 +118,7 @@ class Lister : public Options {
   std::vector<OptionInfo> infos_;
 };
 
-// Edits (insertions, deletions, substitutions, swaps of neighbours) between a and b, letters' case
-// aside.
+// Insertions, deletions, substitutions and swaps of neighbours between a and b, case aside.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   const auto same = [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) ==

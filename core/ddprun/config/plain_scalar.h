@@ -16,8 +16,7 @@ PlainType plain_type(const std::string& scalar);
 /// Nothing if `text` is not a boolean.
 std::optional<bool> parse_bool(const std::string& text);
 
-/// Whether it is an integer in decimal here and in octal for YAML 1.1: 010. No number is parsed
-/// from it.
+/// 010: an integer, decimal here and octal for YAML 1.1, of which no number is parsed.
 bool reads_as_two_numbers(std::string_view scalar);
 
 /// Nothing if `text` is not a number. An infinity if a double cannot hold it as a finite number.

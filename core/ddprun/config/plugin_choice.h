@@ -18,8 +18,7 @@ struct PluginChoice {
   PluginKind kind = PluginKind::strategy;
   std::string name = {};
   std::string path = {};  ///< a library to load besides the search path; empty: none
-  /// The mapping from which the plugin reads its options. "name" and "path" in it are not the
-  /// plugin's.
+  /// From which the plugin reads its options; "name" and "path" are not the plugin's.
   ConfigNode options = {};
 };
 

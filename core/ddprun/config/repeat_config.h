@@ -5,8 +5,7 @@
 
 namespace ddprun {
 
-/// A measurement ends after `count` samples or `seconds`, whichever comes first, but not before
-/// kLeast samples.
+/// Ends after `count` samples or `seconds`, whichever comes first, but not before kLeast samples.
 struct RepeatConfig {
   std::int64_t warmup = 3;
   std::int64_t count = 100;

@@ -24,8 +24,7 @@ struct PivotConfig {
 };
 
 struct ReportConfig {
-  /// Runs of each row, which take turns: first of all rows once, then of all once more. Where
-  /// open(), so many at most.
+  /// Runs of each row, in turns: of all rows once, then of all again. Where open(), at most.
   std::int64_t repeats = 1;
   /// Half the width of the 95 % interval of rows' differences, as a share, with which no other turn
   /// begins; 0: they all do.
@@ -42,8 +41,7 @@ struct ReportConfig {
   bool aa = true;
   /// Titles, for Markdown and LaTeX; empty: of Markdown all, of LaTeX what fits a page.
   std::vector<std::string> columns;
-  /// Numbers of rows of the table, 1 is the first; empty: those that communicate, as far as they
-  /// fit.
+  /// Rows of the table, 1 is the first; empty: those that communicate, as far as they fit.
   std::vector<std::int64_t> timeline;
   bool html = false;  ///< whether the result has a page for a browser, report.html
   PivotConfig pivot;  ///< empty: there is none
@@ -51,8 +49,7 @@ struct ReportConfig {
 
 void declare_options(Options& options, ReportConfig& config);
 
-/// Reads the section of that document, strictly, but for `baseline`, which find_baseline() reads.
-/// Throws ConfigError.
+/// Reads it strictly, but for `baseline`, which find_baseline() reads. Throws ConfigError.
 ReportConfig read_report(const ConfigNode& document);
 
 /// Holds the section against the sweep and the table of that kind, and writes out in full the

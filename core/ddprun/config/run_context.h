@@ -16,8 +16,7 @@ struct Progress {
   std::string figures = {};  ///< of the last step: "loss 5.412, 31.2 ms/step"
 };
 
-/// Where rank 0 writes files of its own while it runs, in folders that need not be there yet.
-/// Empty: it writes none.
+/// Where rank 0 writes while it runs, folders that need not be there yet; empty: it writes none.
 struct RunFolders {
   std::filesystem::path profile = {};  ///< what `profile:` asks for
   std::filesystem::path live = {};     ///< what `output:` asks for; named by the run's number

@@ -120,8 +120,7 @@ class RunnableKind : public ExperimentKind {
   /// Lets the experiment go on from what is there: saved() is not 0.
   virtual void go_on(Experiment&) const {}
 
-  /// How long ranks may take to end, in seconds, when they are asked to: those that save first take
-  /// longer.
+  /// Seconds that ranks may take to end when they are asked to; those that save first take longer.
   virtual double end_grace_s(const Experiment&) const { return 2; }
 
   /// Throws ConfigError if `ddprun verify` has nothing to compare, or, with `parameter_bound`, if

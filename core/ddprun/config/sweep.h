@@ -50,8 +50,7 @@ struct SweepPoint {
   SweptValues values = {};
 };
 
-/// A value as labels have it: "mine", "mine(bucket_mb=5)" for a mapping with a name, else the value
-/// on one line.
+/// As labels have it: "mine", "mine(bucket_mb=5)" of a mapping with a name, else on one line.
 std::string label_of(const ConfigNode& value);
 
 /// The integers of a range, and the limits that they keep.

@@ -20,8 +20,7 @@ std::vector<std::pair<std::string, std::string>> describe_environment();
 /// One of them: "torch"; "unknown" if there is none of that name.
 std::string environment_fact(const std::string& name);
 
-/// The name of kernels::product_path(). Throws ConfigError if DDPRUN_PRODUCTS names none that this
-/// CPU has.
+/// kernels::product_path(). Throws ConfigError if DDPRUN_PRODUCTS names none that this CPU has.
 std::string bf16_products();
 
 /// The cores in this thread's affinity (sched_getaffinity). Throws std::system_error.
@@ -31,12 +30,10 @@ std::vector<int> usable_cores();
 /// processes under a quota may run on all their cores. Nothing: there is no limit. `root`: what
 /// /proc and /sys lie under.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
-/// How many threads may run at a time: one a usable core, and no more than the quota has room for;
-/// at least 1.
+/// One a usable core, and no more than the quota has room for; at least 1.
 int usable_threads();
 
-/// The bytes that the first line "KEY: 16384 kB" of a file under /proc states; 0 if there is no
-/// such line.
+/// Bytes, of the first line "KEY: 16384 kB" of a file under /proc; 0 if there is none.
 std::int64_t proc_bytes(const char* file, const std::string& key);
 
 /// Peak resident set of this process in bytes (VmHWM).

@@ -14,8 +14,7 @@
 
 namespace ddprun {
 
-/// What a block of memory is for, by its life: of a step that was recorded, and of one that was
-/// predicted.
+/// What a block of memory is for, by its life: of a step recorded, or predicted.
 struct BlockLife {
   std::optional<MemoryCategory> scope = {};  ///< what its maker said that it is for
   std::optional<Phase> phase = {};           ///< of the step, in which it was made; empty: before
@@ -68,8 +67,7 @@ using SavedBytes = std::vector<std::pair<std::string, std::int64_t>>;
 
 class MemoryAccount {
  public:
-  /// `before`: the process before the run allocated anything. `looks`: in the order of the step,
-  /// one at least.
+  /// `before`: the process before the run allocated anything. `looks`: in order, one at least.
   MemoryAccount(RecordedMemory recorded, const ResidentMemory& before,
                 std::vector<MemoryLook> looks);
 

@@ -41,8 +41,7 @@ class PhaseSubscription {
   PhaseSubscription* earlier_;
 };
 
-/// A phase of the calling thread, from construction to destruction. The profiler shows `payload`,
-/// for example the step's number.
+/// A phase of the calling thread, while it lives. Profilers show `payload`: the step's number.
 class PhaseScope {
  public:
   explicit PhaseScope(Phase phase, std::int64_t payload = 0);

@@ -7,8 +7,7 @@ namespace ddprun {
 
 namespace {
 
-/// Null if no profiler listens. A process asks at its first range, so the ranks ask, and not the
-/// process that forks them.
+/// Null: no profiler listens. Asked at the first range, so by ranks, and not by who forks them.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t handle = nvtxDomainCreateA("ddprun");
   return handle;

@@ -7,8 +7,7 @@
 
 namespace ddprun {
 
-/// A range from construction to destruction, on one thread. Ranges of a thread nest. A profiler
-/// shows `name` and `payload`.
+/// A range of one thread, while it lives; they nest. A profiler shows `name` and `payload`.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const char* name, std::int64_t payload = 0);

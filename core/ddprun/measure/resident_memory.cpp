@@ -15,8 +15,7 @@ namespace ddprun {
 
 namespace {
 
-/// A heap of glibc's for another thread than the main one starts at a multiple of it
-/// (HEAP_MAX_SIZE).
+/// glibc's heaps for threads but the main one start at multiples of it (HEAP_MAX_SIZE).
 constexpr std::uintptr_t kThreadHeap = 64 << 20;
 
 /// A line that begins a mapping: "7f00-7f10 rw-p 00000000 00:00 0    [heap]".

@@ -7,8 +7,7 @@
 
 namespace ddprun {
 
-/// Bytes. A page that n processes share counts as 1/n (PSS), so that the sum over processes has it
-/// once.
+/// Bytes. A page that n processes share counts as 1/n (PSS): the sum over them has it once.
 struct ResidentMemory {
   std::int64_t files = 0;      ///< the program, its libraries, and whatever files it maps
   std::int64_t shared = 0;     ///< files in memory (memfd): segments that ranks share

@@ -8,8 +8,7 @@ namespace ddprun {
 /// threads at the same time. Takes about 0.2 s.
 double copy_bytes_per_second(int threads);
 
-/// Whether the system grants huge pages to private memory, and to memory that ranks share (the shm
-/// backend's).
+/// Whether the system grants huge pages to private memory, and to the shm backend's.
 struct HugePages {
   bool in_private_memory = false;
   bool in_shared_memory = false;

@@ -47,8 +47,7 @@ std::vector<double> excess_of(const WorkOfRanks& work, std::size_t rank) {
   return excess;
 }
 
-/// The step from which on values are higher than before: where two means fit them best, by least
-/// squares.
+/// The step from which on values are higher: where two means fit best, by least squares.
 std::size_t rise_of(const std::vector<double>& values) {
   const double all = std::accumulate(values.begin(), values.end(), 0.0);
   const auto count = static_cast<double>(values.size());
@@ -66,8 +65,7 @@ std::size_t rise_of(const std::vector<double>& values) {
   return place;
 }
 
-/// The step from which on nearly all are slow, where nearly none was before; nothing: it always
-/// was slow, or by turns.
+/// From which step on nearly all are slow, and nearly none before; nothing: always, or by turns.
 std::optional<std::size_t> began(const WorkOfRanks& work, const Straggler& straggler) {
   const std::size_t place = rise_of(excess_of(work, straggler.rank));
   const auto& slow = straggler.slow_steps;

@@ -33,8 +33,7 @@ struct LimitedCollective {
   CollectiveLimit limit = CollectiveLimit::unknown;
 };
 
-/// Of a step of all ranks, in the order of enqueueing; empty if ranks have different numbers of
-/// collectives.
+/// Of a step of all ranks, in the order of enqueueing; empty: ranks have other numbers of them.
 std::vector<LimitedCollective> limits_of(const std::vector<const StepTimeline*>& ranks,
                                          const LinkCosts& link);
 

@@ -95,8 +95,7 @@ struct OperatorTable {
 
 /// The name of its file in a row's folder.
 inline constexpr const char* kOperatorFile = "operators.csv";
-/// A line for each row of the table. `share`: of the step's time; `of_roof` is empty where
-/// of_roof() has nothing.
+/// A line a row. `share`: of the step's time; `of_roof` is empty where of_roof() has nothing.
 std::string operators_csv(const OperatorTable& table);
 
 }  // namespace ddprun

@@ -24,8 +24,7 @@ struct StepTimeline {
   std::vector<TimeSpan> phases = {};
   /// The model's units as forward and backward went through them. On a GPU there are none.
   std::vector<TimeSpan> units = {};
-  /// When the gradient of each parameter was final on this rank, in order of time. On a GPU there
-  /// are none.
+  /// When each parameter's gradient was final on this rank, in order of time. None on a GPU.
   std::vector<std::int64_t> gradients_ns = {};
   std::vector<CollectiveRecord> collectives = {};  ///< in the order of enqueueing
 
@@ -41,8 +40,7 @@ struct RowTimeline {
 /// Whether all ranks have the same number of collectives, so that each stands for those of others.
 bool comparable(const std::vector<const StepTimeline*>& ranks);
 
-/// The lane of each collective, 0 or more, if those that ran at a time stand in lanes below each
-/// other: the first that is free.
+/// The lane of each, 0 or more, the first that is free: those of a time stand below each other.
 std::vector<int> lanes_of(const std::vector<CollectiveRecord>& collectives);
 
 /// When the training thread of a rank waited for others, in order of time.

@@ -33,8 +33,7 @@ struct Check {
 
 Check make_check(std::string name, bool passed, std::string detail);
 
-/// The strictest outcome of each check over the ranks, in the order in which rank 0 made them, and
-/// the strictest of all.
+/// The strictest outcome of each check over the ranks, in rank 0's order, and of all.
 struct Proof {
   CheckStatus status = CheckStatus::unchecked;
   std::vector<Check> checks = {};

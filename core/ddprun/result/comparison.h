@@ -19,8 +19,7 @@ enum class Told {
 /// A figure of each run of a row, and of the row that it is compared with.
 struct Comparison {
   std::vector<double> own, base;
-  /// Of runs that took turns, the geometric mean of the rounds' ratios; else mean of `own` / mean
-  /// of `base`.
+  /// In turns: the geometric mean of the rounds' ratios; else mean of `own` / mean of `base`.
   double ratio = 1;
   std::optional<Bounds> interval = {};  ///< of the ratio, 95 %
   /// Two-sided, times the number of comparisons that this one was chosen from (Bonferroni), and,
@@ -43,17 +42,14 @@ struct Comparison {
   bool within_noise() const { return p && *p >= kNoise; }
 };
 
-/// Of independent runs, by Welch's t-test. Both have a figure at least, and the mean of `base` is
-/// not 0.
+/// Of independent runs, by Welch's t-test. Both have a figure; the mean of `base` is not 0.
 Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from = 1,
                    std::string untested = {});
 
-/// Of runs that took turns, by test_of_rounds() of the logarithms of the rounds' ratios: both have
-/// one figure of each round.
+/// Of runs that took turns, a figure a round each: test_of_rounds() of the log of their ratios.
 Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, int chosen_from = 1);
 
-/// The interval of the ratio with another confidence than 95 %, of independent runs that were
-/// tested; else nothing.
+/// The ratio's interval by another confidence than 95 %, if independent runs were tested.
 std::optional<Bounds> interval_of(const Comparison& comparison, double confidence);
 
 /// ln(own / base) of each round, where all figures are above 0; else empty.

@@ -26,8 +26,7 @@ double sum_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// How many of all arrangements of signs reach as far; each differs from the one before in one sign
-/// (Gray 1953).
+/// How many arrangements of signs reach as far; each differs from the last in one (Gray 1953).
 std::uint64_t exact_arrangements(const std::vector<double>& values, double reached) {
   double sum = -sum_of(values);
   std::vector<bool> positive(values.size());
@@ -103,8 +102,7 @@ class Noise {
     const auto count = static_cast<double>(logs.size());
     const double deviation = std::sqrt(squares / count);
     blur_ = deviation * std::pow(count, -0.2);  // Silverman's rule, near enough
-    // A pair of single runs has the variance 2, one with a mean of two runs 1.5; blurring adds to
-    // it.
+    // A pair of single runs has the variance 2, of one with a mean of two 1.5; blurring adds to it.
     const double spread = std::hypot(deviation, blur_);
     scale_ = spread > 0 ? deviation / spread * std::sqrt(0.75) : 0;
   }

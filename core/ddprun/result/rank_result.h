@@ -84,8 +84,7 @@ struct RankResult {
   std::string backend;
   /// Whether another backend was tried before, and refused.
   bool fell_back = false;
-  /// What its figures depend on, by name, as far as this rank observed it: processor, threads,
-  /// backend, device.
+  /// What its figures depend on, as this rank observed it: processor, threads, backend, device.
   std::map<std::string, std::string> conditions = {};
   /// Equal on the ranks of one host (host_identity()).
   std::string host = {};
@@ -108,8 +107,7 @@ struct RankResult {
   std::string matmul_dtype = {};
   /// What was observed and is no number, in the kind's order: a name and a text each.
   std::vector<std::pair<std::string, std::string>> observed = {};
-  /// The memory of set-up and of the phases of the last warm-up step; empty if there was no such
-  /// step.
+  /// Of set-up and of the phases of the last warm-up step; empty: there was no such step.
   std::vector<PhaseMemory> memory_phases = {};
   /// Of profile.memory; not recorded on other ranks than 0.
   PeakMemory memory_peak = {};
@@ -123,8 +121,7 @@ struct RankResult {
 
 /// Writing and reading loses nothing. The hash is hexadecimal text.
 nlohmann::json to_json(const RankResult& result);
-/// `kind` is that of the experiment; the samples have its quantities. Throws Error if a field is
-/// missing or of another type.
+/// The samples have `kind`'s quantities. Throws Error if a field is missing or of another type.
 RankResult rank_result_from_json(const nlohmann::json& json, const ExperimentKind& kind);
 
 }  // namespace ddprun

@@ -28,8 +28,7 @@ RowRuns base_of(const Run& run, const std::vector<const RunStatistics*>& runs);
 /// A quantity of a row. A run's figure is one sample here: steps of a run are alike in what made
 /// that run slow or fast, so they say nothing of the next run.
 struct RowFigure {
-  /// The mean over the runs that have a value; of what is counted or summed up over the steps, the
-  /// sum.
+  /// The mean over the runs that have one; of what adds up over the steps, the sum.
   std::optional<double> value = {};
   /// Of OverSteps::ends, the mean of the first steps.
   double first = 0;

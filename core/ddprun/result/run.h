@@ -33,11 +33,9 @@ struct Run {
   std::string fingerprint = {};
   /// The fingerprint of the run that its speed-up counts from, which may be its own; empty: none.
   std::string baseline = {};
-  /// Which run of its row of the table it is; 1 is the first. The runs of a row have one
-  /// fingerprint.
+  /// Which run of its row it is; 1 is the first. All of them have one fingerprint.
   std::int64_t repetition = 1;
-  /// In which turn of all rows it ran; 1 is the first. The row that others are compared with may
-  /// run twice in each.
+  /// In which turn of all rows it ran, 1 is the first; a base of others may run twice in each.
   std::int64_t round = 1;
   /// Whether the ranks shared a GPU, so that its times mean nothing.
   bool emulated = false;
@@ -52,14 +50,12 @@ struct Run {
   bool measured() const { return !ranks.empty(); }
 };
 
-/// The memory of each phase, taken from the rank with the highest peak in it. Empty if memory was
-/// not measured.
+/// Of each phase, from the rank with the highest peak in it; empty: memory was not measured.
 std::vector<PhaseMemory> highest_memory(const Run& run);
 
 Proof summarize_proof(const Run& run);
 
-/// Says what about a run that was measured cannot be, such as a step that took no time; empty:
-/// nothing was found.
+/// What of a measured run cannot be, such as a step that took no time; empty: nothing was found.
 std::string impossible(const Run& run);
 
 /// Says in which step a value that should be finite was not; empty if all were.

@@ -16,8 +16,7 @@ namespace ddprun {
 struct OverRun {
   /// Over the measured steps.
   Summary steps = {};
-  /// Of the steps that have a value, warm-up included, that of the first and of the last; NaN: none
-  /// has.
+  /// Of the steps that have a value, warm-up included, the first and the last; NaN: none has.
   double first = std::numeric_limits<double>::quiet_NaN(), last = first;
   /// How many these are.
   std::int64_t values = 0;

@@ -32,8 +32,7 @@ Schema if_not(const Schema& condition, const Schema& schema) {
 
 Schema equal_to(const std::string& text) { return {{"const", text}}; }
 
-/// What a document may say of the plugins of one kind. Its constructor throws PluginError if a
-/// plugin cannot be made.
+/// What a document may say of plugins of one kind. Throws PluginError if one cannot be made.
 class PluginSchema {
  public:
   PluginSchema(PluginKind kind, const PluginRegistry& registry)

@@ -13,8 +13,7 @@ namespace {
 
 constexpr double kMostTokens = 1e12, kMostRanks = 1e9;
 
-/// The smallest whole number in [1, most] for which `holds`, which then holds for all above; 0: for
-/// none.
+/// The smallest whole number in [1, most] from which on it `holds`; 0: there is none.
 double smallest(double most, const std::function<bool(double)>& holds) {
   if (!holds(most)) return 0;
   double below = 0, at = most;

@@ -10,14 +10,12 @@ namespace ddprun {
 
 class Options;
 
-/// The model: `layers` blocks of `matrices` linear layers between d_model and d_ff, and nothing
-/// else.
+/// `layers` blocks of `matrices` linear layers between d_model and d_ff, and nothing else.
 struct LinearStack {
   double d_model = 0, d_ff = 0, layers = 0, matrices = 0;
 
   double parameters() const { return layers * matrices * d_model * d_ff; }
-  /// Elements that backward needs of `tokens`: what enters each block, and what enters its last
-  /// matrix.
+  /// Elements that backward needs of `tokens`: what enters each block, and its last matrix.
   double activations(double tokens) const;
 };
 
@@ -47,8 +45,7 @@ double sharded_bytes(double state, double activations, double sharded, double ra
 /// The fewest ranks whose part is below `memory` bytes; 0: no number is enough.
 double fewest_ranks(double state, double activations, double sharded, double memory);
 
-/// Seconds of one forward of all layers. A backward takes twice the time of each, so what bounds a
-/// forward bounds a step.
+/// Seconds of one forward of all layers. A backward takes twice each, and is bound alike.
 struct ForwardTimes {
   double compute = 0;
   double data = 0;    ///< FSDP's all-gather of the weights

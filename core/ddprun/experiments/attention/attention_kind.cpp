@@ -68,8 +68,7 @@ std::string line_of(const RunStatistics& run) {
                      call.at("causal").get<bool>() ? "causal" : "full");
 }
 
-/// The power of the length with which the memory before backward grows, from the shortest run to
-/// the longest.
+/// The power of the length with which memory before backward grows, shortest run to longest.
 Finding growth(const std::string& name, const RunStatistics& from, const RunStatistics& to) {
   const AttentionKind& kind = attention_kind();
   const double bytes = from.median(kind.before_backward_bytes);

@@ -102,8 +102,7 @@ struct AttentionKind final : RunnableKind {
   static Figure find_peak_share(const RunStatistics& run);
 };
 
-/// Run::work: operations, and the account of memory by formula. Throws PluginError if the attention
-/// fails to say its memory.
+/// Run::work: operations, and memory by formula. Throws PluginError if memory() fails.
 nlohmann::json attention_work(const AttentionConfig& call, const Attention& attention);
 
 /// Adds to `result` the checks "output", "dq", "dk" and "dv" and, if they passed, this rank's

@@ -29,8 +29,7 @@ namespace {
 
 constexpr double kManyBytes = 1e12;
 
-/// The pattern repeats after this many elements: a prime, so that data that moved by any size of
-/// chunk is wrong.
+/// The pattern's period: a prime, so that data that moved by any size of chunk is wrong.
 constexpr std::int64_t kPeriod = 65521;
 constexpr std::int64_t kMostLevels = 250;
 constexpr int kRoot = 0;
@@ -128,8 +127,7 @@ class BufferTrial final : public CollectiveTrial {
                                                  : at::zeros({elements}, options);
   }
 
-  /// What a rank puts in: (period,) int64. Of avg each value is a multiple of the ranks, so that
-  /// their mean is whole.
+  /// What a rank puts in: (period,) int64; of avg multiples of the ranks, whose mean is whole.
   at::Tensor of_rank(int rank, std::int64_t round) const {
     const auto options = at::TensorOptions(group_.device().torch_device()).dtype(at::kLong);
     const std::int64_t scale = config_.reduces() && config_.op == ReduceOp::avg ? group_.size() : 1;

@@ -36,15 +36,13 @@ constexpr auto choice_names(ElementType) {
 c10::ScalarType scalar_type(ElementType type);
 std::int64_t bytes_of(ElementType type);
 
-/// Where the buffers lie: in memory that the group allocates (ProcessGroup::allocate), or in a
-/// tensor's own.
+/// Where the buffers lie: in a tensor's own memory, or in that of ProcessGroup::allocate().
 enum class BufferMemory : std::uint8_t { ordinary, group };
 constexpr auto choice_names(BufferMemory) { return std::array{"ordinary", "group"}; }
 
 struct CollectivesConfig {
   CollectiveKind collective = CollectiveKind::all_reduce;
-  /// Of the whole tensor, as nccl-tests counts: of an all-gather the output, of a reduce-scatter
-  /// the input.
+  /// Of the whole tensor, as nccl-tests counts: all-gather's output, reduce-scatter's input.
   std::int64_t bytes = 1'000'000;
   ElementType dtype = ElementType::float32;
   ReduceOp op = ReduceOp::sum;
@@ -56,8 +54,7 @@ struct CollectivesConfig {
   bool slices() const {
     return collective == CollectiveKind::all_gather || collective == CollectiveKind::reduce_scatter;
   }
-  /// Elements of the whole tensor: as many as `bytes` have room for, rounded down to equal slices;
-  /// 0 for a barrier.
+  /// Of the whole tensor: as many as `bytes` have room for in equal slices; 0 for a barrier.
   std::int64_t elements(std::int64_t ranks) const;
   /// Bytes of all buffers of one rank.
   std::int64_t buffer_bytes(std::int64_t ranks) const;
@@ -65,13 +62,11 @@ struct CollectivesConfig {
 
 void declare_options(Options& options, CollectivesConfig& config);
 
-/// All ranks make the same trial and call it alike, round by round: fill(), call(), then wrong() if
-/// wanted. Use it on one thread.
+/// All ranks call it alike, on one thread, by rounds: fill(), call(), then wrong() if wanted.
 class CollectiveTrial {
  public:
   virtual ~CollectiveTrial() = default;
-  /// Writes the input of a round, every element, and on ranks that get a result over it what must
-  /// not be left there.
+  /// Writes all of a round's input, and over what gets a result what must not be left there.
   virtual void fill(std::int64_t round) = 0;
   /// Runs the collective. It returns when the result is there (on a GPU: in the stream's order).
   virtual void call() = 0;

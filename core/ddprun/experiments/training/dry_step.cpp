@@ -29,8 +29,7 @@ namespace ddprun {
 namespace {
 
 constexpr double kLimitS = 20;
-/// More would take minutes and gigabytes, without values too: of layers, and of a micro-batch's
-/// tokens, whose ids are real.
+/// More would take minutes and gigabytes: of layers, and of a micro-batch's tokens, which are real.
 constexpr std::int64_t kMostLayers = 4096, kMostTokens = std::int64_t{1} << 24;
 /// Steps after which nothing new is made: the first makes the moments, and PyTorch's Reducer cuts
 /// its buckets anew in the second.

@@ -128,8 +128,7 @@ class Trainer {
   std::int64_t moment(std::int64_t time_ns) const;
   /// Turns marks and records into times, after the step. `begin` is the begin of the step.
   void fill_times(Mark begin, Sample& sample);
-  /// Fills in the step's collectives, after the step. What ran before the last gradient overlapped
-  /// backward.
+  /// Fills in the step's collectives. What ran before the last gradient overlapped backward.
   void fill_communication(std::int64_t last_gradient_ns, Sample& sample);
 
   const Experiment& experiment_;

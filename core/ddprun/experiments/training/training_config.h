@@ -52,8 +52,7 @@ struct TrainConfig {
   std::int64_t warmup_steps = 5;    ///< run and recorded, but outside the statistics
   std::int64_t steps = 10;          ///< measured
   std::int64_t seed = 0;
-  /// Of the moments and the numbers of the checks; without it: drawn when the run starts, so that
-  /// no plugin knows them.
+  /// Of the checks' moments and numbers; without it: drawn at the start, unknown to plugins.
   std::optional<std::int64_t> proof_seed = {};
   StepExtent measure = StepExtent::step;  ///< how far each step goes
   EvalConfig eval;

@@ -117,8 +117,7 @@ void check_documents(const Experiment& experiment, const Attention& attention) {
                        .hint = "take another attention, or leave data.document_end out"});
 }
 
-/// Throws PluginRefusal if the backend cannot add up the gradients. What is sent in their place is
-/// float32.
+/// Throws PluginRefusal if the backend cannot add up gradients. What replaces them is float32.
 void check_reduction(const Experiment& experiment, const RunPlugins& plugins,
                      at::ScalarType gradients) {
   const BackendKind backend = experiment.world.comm.backend;

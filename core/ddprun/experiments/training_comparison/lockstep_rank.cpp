@@ -221,8 +221,7 @@ class Lockstep {
     }
   }
 
-  /// As they were computed: outputs by unit, the loss, gradients from the last unit to the first,
-  /// parameters.
+  /// As computed: outputs by unit, the loss, gradients from the last unit on, parameters.
   static json in_order(TensorDifferences all) {
     const auto place = [](const TensorDifference& each) {
       if (each.phase == kUpdate) return 3;

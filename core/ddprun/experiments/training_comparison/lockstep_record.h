@@ -60,8 +60,7 @@ void append(SharedTensors& all, SharedTensors more);
 void write_record(const std::filesystem::path& path, const SharedTensors& tensors,
                   ProcessGroup& group);
 
-/// What is read of a record by the layout of this rank's buffers, float32, (all().size(),), zero
-/// where there is padding.
+/// Read by the layout of this rank's buffers: float32, (all().size(),), zero in the padding.
 at::Tensor read_flat(const SafetensorsFile& record, const FlatBuffers& buffers,
                      std::string (*name)(const std::string& parameter));
 

@@ -55,8 +55,7 @@ struct Largest {
   }
 };
 
-/// How far a step of the run is from that of one process: over all elements of all parameters, or
-/// of one in all steps.
+/// How far a step is from one process's: over all parameters, or of one over all steps.
 struct Differences {
   /// Of |g(run) - g(one process)|, relative to the parameter's largest |g(one process)|.
   Largest gradient = {};
@@ -73,8 +72,7 @@ struct VerifiedStep {
   std::vector<double> losses = {};  ///< of each rank
   double loss = 0;                  ///< of the run: their mean
   double loss_one_process = 0;
-  /// Nothing: gradients overflowed and the step was skipped, or it was a replay that scaled its
-  /// gradients in place.
+  /// Nothing: gradients overflowed, or it was a replay that scaled its gradients in place.
   std::optional<Differences> differences = {};
 };
 
@@ -97,8 +95,7 @@ Experiment on_one_process(Experiment experiment) {
   return experiment;
 }
 
-/// Elements laid out as `from`, laid out as `to`: padding depends on the number of ranks. As much
-/// of it goes along as both have.
+/// Laid out as `to`: padding depends on the number of ranks; as much of it goes along as both have.
 at::Tensor laid_out(const at::Tensor& flat, const ParameterLayout& from,
                     const ParameterLayout& to) {
   if (!flat.defined()) return flat;
@@ -182,8 +179,7 @@ class OneProcess {
 
   /// Of each parameter over all steps, in the order of the buffers.
   const std::vector<Differences>& parameters() const { return parameters_; }
-  /// What differences of gradients pass. A step that went beyond it has raised it if its rounding
-  /// says so.
+  /// What differences of gradients pass; a step whose rounding goes beyond it has raised it.
   double bound() const { return bound_; }
 
  private:

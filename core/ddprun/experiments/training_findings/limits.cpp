@@ -178,8 +178,7 @@ bool exposes_much(const RowRuns& row) {
   return !does_other_work(row) && exposed_of(row) >= kMuch * step_of(row);
 }
 
-/// The step that the link allows, whatever hides behind computing. A step that sends less is
-/// another one.
+/// The step that the link allows, whatever hides behind computing, if no less is sent.
 Finding bound_by_link(const RowRuns& row) {
   const double exposed_ms = exposed_of(row), step_ms = step_of(row);
   const double link_ms = std::min(exposed_ms, mean_figure(row, training().link_earliest_ms));

@@ -188,8 +188,7 @@ std::vector<Finding> scaling(const Rows& rows, const Runs& runs) {
   return out;
 }
 
-/// What chance alone does to a row that ran twice in each round, and what a table of so many tests
-/// sees beyond it.
+/// What chance does to a row that ran twice a round, and what so many tests see beyond it.
 Finding calibration_of(const RowRuns& row, std::size_t tests) {
   const Comparison twins = compare_twins(row, figure_by(training().step_ms));
   if (!twins.p) return {};

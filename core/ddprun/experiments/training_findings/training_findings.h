@@ -18,8 +18,7 @@ using Rows = std::vector<RowRuns>;
 /// One list for each sort of sentence. A finding without a text is none.
 using Sorts = std::vector<std::vector<Finding>>;
 
-/// Which row is the fastest, what a precision gains, what overlap hides, how rows scale, and what
-/// repeats.
+/// The fastest row, what a precision gains, what overlap hides, how rows scale, what repeats.
 Sorts of_speed(const Rows& rows, const Runs& runs);
 /// What chance alone does, of rows that ran twice in a round, beside `tests` tests.
 Sorts of_chance(const Rows& rows, std::size_t tests);
