@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include "ddprun/experiments/precision/demonstrations.h"
 #include "support/experiment_fixture.h"
 #include "support/matchers.h"
 
