@@ -191,7 +191,6 @@ void MemoryTrace::on_place(const MemoryPlace& place) {
 void MemoryTrace::open_span(MemorySpan span) {
   const std::lock_guard lock(mutex_);
   span.begin_ns = time_ns();
-  span.first_event = static_cast<int>(history_.events.size());
   open_.push_back(static_cast<int>(history_.spans.size()));
   history_.spans.push_back(span);
 }

@@ -23,7 +23,7 @@ struct MemorySpan {
   Phase phase = Phase::step;
   bool again = false;
   std::int64_t begin_ns = 0, end_ns = 0;  ///< of MemoryTrace::time_ns()
-  int first_event = 0, end_event = 0;     ///< its events are [first_event, end_event)
+  int end_event = 0;                      ///< behind its last one
 
   const char* name() const { return again ? "forward again" : to_string(phase); }
 };
