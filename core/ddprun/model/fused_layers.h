@@ -27,9 +27,15 @@ struct Shape {
   at::Tensor rotations;  ///< (>= time, head_dim / 2, 2) float32: RoPE's cosine and sine
 };
 
-/// The slots of one block.
+/// The parameters of one layer. Fused kernels have no biases.
+struct Weight : ParameterSlot {
+  at::Tensor bias;  ///< undefined: there is none
+};
+
+/// The parameters of one block, undefined where it has none. Where q, k and v are joint (fused
+/// kernels do without), q is all three.
 struct Block {
-  ParameterSlot ln1, q, k, v, output, ln2, w1, w3, w2;
+  Weight ln1, q, k, v, output, ln2, w1, w3, w2;
 };
 
 /// ids: (rows,) int64. Returns the stream.

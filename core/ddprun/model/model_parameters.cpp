@@ -2,6 +2,7 @@
 #include "ddprun/model/model_parameters.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
@@ -11,40 +12,58 @@ namespace ddprun {
 
 namespace {
 
+constexpr double kPositionStd = 0.02;  // GPT-2's
+
+double linear_std(std::int64_t out, std::int64_t in) {
+  return std::sqrt(2.0 / static_cast<double>(in + out));
+}
+
 std::vector<ModelParameter> all_parameters(const ModelConfig& config) {
-  const std::int64_t d = config.d_model, f = config.d_ff;
-  std::vector<ModelParameter> list = {{"token_embeddings.weight", {config.vocab_size, d}}};
+  const std::int64_t d = config.d_model, f = config.d_ff, vocabulary = config.vocab_size;
+  std::vector<ModelParameter> list;
+  std::string unit;
+  const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, double std) {
+    list.push_back({.name = name + ".weight", .sizes = {out, in}, .unit = unit, .std = std});
+  };
+  const auto bias = [&](const std::string& layer, std::int64_t out, bool read_in_float32) {
+    if (!config.bias) return;
+    list.push_back({layer + ".bias", {out}, unit, 0, 0, read_in_float32});
+  };
+  const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in) {
+    matrix(name, out, in, linear_std(out, in));
+    bias(name, out, false);
+  };
+  const auto norm = [&](const std::string& name) {
+    list.push_back({name + ".weight", {d}, unit, 1, 0, true});
+    if (config.norm == Norm::layernorm) bias(name, d, true);
+  };
+  unit = "token_embeddings";
+  matrix(unit, vocabulary, d, config.tie_embeddings ? linear_std(vocabulary, d) : 1);
   if (config.positions == Positions::learned) {
-    list.push_back({"position_embeddings.weight", {config.context_length, d}});
+    matrix("position_embeddings", config.context_length, d, kPositionStd);
   }
+  for (ModelParameter& each : list) each.read_in_float32 = true;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const std::string prefix = "layers." + std::to_string(layer) + ".";
-    const auto add = [&](const std::string& name, std::vector<std::int64_t> sizes) {
-      list.push_back({prefix + name, std::move(sizes)});
-    };
-    const auto norm = [&](const std::string& name) {
-      add(name + ".weight", {d});
-      if (config.norm == Norm::layernorm && config.bias) add(name + ".bias", {d});
-    };
-    const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in) {
-      add(name + ".weight", {out, in});
-      if (config.bias) add(name + ".bias", {out});
-    };
-    norm("ln1");
+    const std::string block = "layers." + std::to_string(layer);
+    const std::string attention = block + ".attn", feed_forward = block + ".ffn";
+    const bool by_layer = config.unit == UnitSize::layer;
+    unit = by_layer ? attention : block;
+    norm(block + ".ln1");
     if (config.joint_qkv) {
-      linear("attn.qkv_proj", 3 * d, d);
+      linear(attention + ".qkv_proj", 3 * d, d);
     } else {
-      for (const char* name : {"attn.q_proj", "attn.k_proj", "attn.v_proj"}) linear(name, d, d);
+      for (const char* name : {".q_proj", ".k_proj", ".v_proj"}) linear(attention + name, d, d);
     }
-    linear("attn.output_proj", d, d);
-    norm("ln2");
-    linear("ffn.w1", f, d);
-    if (config.activation == Activation::swiglu) linear("ffn.w3", f, d);
-    linear("ffn.w2", d, f);
+    linear(attention + ".output_proj", d, d);
+    unit = by_layer ? feed_forward : block;
+    norm(block + ".ln2");
+    linear(feed_forward + ".w1", f, d);
+    if (config.activation == Activation::swiglu) linear(feed_forward + ".w3", f, d);
+    linear(feed_forward + ".w2", d, f);
   }
-  list.push_back({"ln_final.weight", {d}});
-  if (config.norm == Norm::layernorm && config.bias) list.push_back({"ln_final.bias", {d}});
-  if (!config.tie_embeddings) list.push_back({"lm_head.weight", {config.vocab_size, d}});
+  unit = "head";
+  norm("ln_final");
+  if (!config.tie_embeddings) matrix("lm_head", vocabulary, d, linear_std(vocabulary, d));
   return list;
 }
 

@@ -14,7 +14,10 @@ namespace ddprun {
 struct ModelParameter {
   std::string name;
   std::vector<std::int64_t> sizes;
-  bool trained = true;  ///< false: a pattern of model.frozen matches its name
+  std::string unit;              ///< as NamedTensor has it
+  double mean = 0, std = 0;      ///< of its initial values
+  bool read_in_float32 = false;  ///< as NamedTensor has it
+  bool trained = true;           ///< false: a pattern of model.frozen matches its name
 
   std::int64_t count() const {
     return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());

@@ -27,13 +27,6 @@ struct CopyBackward final : torch::autograd::Node {
   }
 };
 
-/// x weight^T + bias, if there is one.
-at::Tensor project(const Transformer::Linear& linear, const at::Tensor& x, const at::Tensor& weight,
-                   const at::Tensor& bias) {
-  const at::Tensor y = linear(x, weight);
-  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
-}
-
 }  // namespace
 
 at::Tensor Transformer::read(const ParameterSlot& slot) {
@@ -46,22 +39,28 @@ at::Tensor Transformer::read(const ParameterSlot& slot) {
   return copy;
 }
 
+at::Tensor Transformer::project(const Linear& linear, const at::Tensor& x,
+                                const fused::Weight& weight) {
+  const at::Tensor y = linear(x, read(weight));
+  return weight.bias.defined() ? y + weight.bias.to(y.scalar_type()) : y;
+}
+
 at::Tensor Transformer::embed(const at::Tensor& ids) const {
   const at::Tensor tokens = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
-  if (!position_embeddings_.defined()) return tokens;
-  return tokens + position_embeddings_.narrow(0, 0, ids.size(1));
+  const at::Tensor& positions = position_embeddings_.parameter;
+  if (!positions.defined()) return tokens;
+  return tokens + positions.narrow(0, 0, ids.size(1));
 }
 
 // In float32 at least, whatever x's dtype.
-at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight,
-                             const at::Tensor& bias) const {
+at::Tensor Transformer::norm(const at::Tensor& x, const fused::Weight& weight) const {
   const MemoryLabel label("norm");
   const at::Tensor wide = x.to(at::promote_types(x.scalar_type(), at::kFloat));
   if (config_.norm == Norm::layernorm) {
     const auto own = [&](const at::Tensor& each) {
       return each.defined() ? each.to(wide.scalar_type()) : each;
     };
-    return at::layer_norm(wide, {config_.d_model}, own(weight.parameter), own(bias),
+    return at::layer_norm(wide, {config_.d_model}, own(weight.parameter), own(weight.bias),
                           config_.norm_eps)
         .to(x.scalar_type());
   }
@@ -86,54 +85,53 @@ Transformer::Mix Transformer::mix_of_plugin(const at::Tensor& first_keys) const 
   };
 }
 
-at::Tensor Transformer::attend(const Block& block, const at::Tensor& x, const Operators& by) const {
+at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x,
+                               const Operators& by) const {
   const auto heads = [&](const at::Tensor& y) {
     return y.unflatten(-1, {config_.heads, config_.head_dim()});
   };
   const auto turned = [&](const at::Tensor& y) {
     return config_.positions == Positions::rope ? rotate(y) : y;
   };
-  const auto from = [&](const ParameterSlot& weight, const at::Tensor& bias) {
+  const auto from = [&](const fused::Weight& weight) {
     const MemoryLabel label("qkv");
-    return project(by.linear, x, read(weight), bias);
+    return project(by.linear, x, weight);
   };
   at::Tensor q, k, v;  // (B, heads, T, head_dim)
   if (config_.joint_qkv) {
-    const std::vector<at::Tensor> parts = from(block.q, block.q_bias).chunk(3, -1);
+    const std::vector<at::Tensor> parts = from(block.q).chunk(3, -1);
     q = turned(heads(parts[0])).transpose(1, 2);
     k = turned(heads(parts[1])).transpose(1, 2);
     v = heads(parts[2]).transpose(1, 2);
   } else {
-    q = turned(heads(from(block.q, block.q_bias))).transpose(1, 2);
-    k = turned(heads(from(block.k, block.k_bias))).transpose(1, 2);
-    v = heads(from(block.v, block.v_bias)).transpose(1, 2);
+    q = turned(heads(from(block.q))).transpose(1, 2);
+    k = turned(heads(from(block.k))).transpose(1, 2);
+    v = heads(from(block.v)).transpose(1, 2);
   }
   const at::Tensor mixed = by.mix(q, k, v);
   const MemoryLabel label("output");
-  return project(by.linear, mixed.transpose(1, 2).flatten(2), read(block.output),
-                 block.output_bias);
+  return project(by.linear, mixed.transpose(1, 2).flatten(2), block.output);
 }
 
-at::Tensor Transformer::feed_forward(const Block& block, const at::Tensor& x,
+at::Tensor Transformer::feed_forward(const fused::Block& block, const at::Tensor& x,
                                      const Linear& linear) const {
   // These are separate statements, not operands of one: autograd runs backward in the reverse of
   // this order, which must be that of the flat buffers.
-  const auto projected = [&](const char* name, const at::Tensor& in, const ParameterSlot& weight,
-                             const at::Tensor& bias) {
+  const auto projected = [&](const char* name, const at::Tensor& in, const fused::Weight& weight) {
     const MemoryLabel label(name);
-    return project(linear, in, read(weight), bias);
+    return project(linear, in, weight);
   };
   const auto activated = [&](const auto& compute) {
     const MemoryLabel label("activation");
     return compute();
   };
-  const at::Tensor first = projected("w1w3", x, block.w1, block.w1_bias);
+  const at::Tensor first = projected("w1w3", x, block.w1);
   if (config_.activation == Activation::gelu) {
-    return projected("w2", activated([&] { return at::gelu(first); }), block.w2, block.w2_bias);
+    return projected("w2", activated([&] { return at::gelu(first); }), block.w2);
   }
   const at::Tensor gate = activated([&] { return at::silu(first); });
-  const at::Tensor up = projected("w1w3", x, block.w3, block.w3_bias);
-  return projected("w2", activated([&] { return gate * up; }), block.w2, block.w2_bias);
+  const at::Tensor up = projected("w1w3", x, block.w3);
+  return projected("w2", activated([&] { return gate * up; }), block.w2);
 }
 
 Transformer::Layers Transformer::reference_layers(const Operators& by) const {
@@ -142,12 +140,12 @@ Transformer::Layers Transformer::reference_layers(const Operators& by) const {
     return x + branch;
   };
   return {.attention =
-              [this, added, by](const at::Tensor& x, const Block& block) {
-                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias), by));
+              [this, added, by](const at::Tensor& x, const fused::Block& block) {
+                return added(x, attend(block, norm(x, block.ln1), by));
               },
           .feed_forward =
-              [this, added, linear = by.linear](const at::Tensor& x, const Block& block) {
-                return added(x, feed_forward(block, norm(x, block.ln2, block.ln2_bias), linear));
+              [this, added, linear = by.linear](const at::Tensor& x, const fused::Block& block) {
+                return added(x, feed_forward(block, norm(x, block.ln2), linear));
               }};
 }
 

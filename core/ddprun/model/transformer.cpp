@@ -7,20 +7,21 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/polar.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/view_as_real.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
 #include "ddprun/model/linear_in_double.h"
@@ -44,11 +45,17 @@ void check_sizes(const ModelConfig& config) {
   }
 }
 
-constexpr const char* kEmbedding = "token_embeddings.weight";
-constexpr double kPositionStd = 0.02;  // GPT-2's
-
-double linear_std(std::int64_t out, std::int64_t in) {
-  return std::sqrt(2.0 / static_cast<double>(in + out));
+at::Tensor initial_values(const ModelParameter& planned, std::optional<std::uint64_t> seed,
+                          c10::Device device) {
+  if (device.is_meta()) return at::empty(planned.sizes, device);  // sizes are all there is
+  at::Tensor values;
+  if (!seed) {
+    values = empty_parameter(planned.sizes).to(device);
+    return values.fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  values = planned.std == 0 ? at::full(planned.sizes, planned.mean, at::kFloat)
+                            : truncated_normal(planned.sizes, planned.std, *seed, planned.name);
+  return values.to(device);
 }
 
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight) {
@@ -84,126 +91,66 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention,
     : config_(config),
       attention_(attention),
       recompute_(recompute_plan(config.recompute, config.layers)),
-      seed_(seed),
-      device_(device),
-      planned_(model_parameters(config)),
       linear_(plain_linear),
       run_unit_([](int, const std::function<at::Tensor()>& forward) { return forward(); }),
       as_in_forward_([](const std::function<at::Tensor()>& part) { return part(); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
+  const std::vector<ModelParameter> planned = model_parameters(config);
   check_sizes(config);
   TORCH_CHECK(config.kernels == KernelSet::reference || config.beyond_fused().empty(),
               "fused kernels have no ", config.beyond_fused());
   const c10::NoGradGuard no_grad;
-  const std::string embedding = kEmbedding;
-  unit_ = "token_embeddings";
-  const double embedding_std =
-      config.tie_embeddings ? linear_std(config.vocab_size, config.d_model) : 1.0;
-  token_embeddings_ = add_parameter(
-      embedding, initial_matrix(embedding, config.vocab_size, config.d_model, embedding_std));
-  parameters_.back().read_in_float32 = true;
-  if (config.positions == Positions::learned) {
-    const std::string name = "position_embeddings.weight";
-    position_embeddings_ = add_parameter(name, initial_matrix(name, config.context_length,
-                                                              config.d_model, kPositionStd))
-                               .parameter;
-    parameters_.back().read_in_float32 = true;
+  for (const ModelParameter& each : planned) {
+    const at::Tensor values = initial_values(each, seed, device).requires_grad_(each.trained);
+    parameters_.push_back({each.name, values, each.unit, each.read_in_float32});
   }
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks_.push_back(make_block("layers." + std::to_string(layer)));
-  }
-  unit_ = "head";
-  ln_final_ = norm_parameters("ln_final", ln_final_bias_);
   if (config.tie_embeddings) {
-    lm_head_ = token_embeddings_;
-    parameters_.push_back({"lm_head.weight", lm_head_.parameter, unit_});
-  } else {
-    const std::string name = "lm_head.weight";
-    lm_head_ = add_parameter(name, initial_matrix(name, config.vocab_size, config.d_model,
-                                                  linear_std(config.vocab_size, config.d_model)));
+    parameters_.push_back({"lm_head.weight", parameters_.front().tensor, "head"});
   }
+  use_memory(mapped(parameters_, [](const NamedTensor& each) {
+    return ParameterSlot{.parameter = each.tensor, .compute = {}, .gradient = {}};
+  }));
   rotations_ = rope_rotations(config).to(device);
-}
-
-Transformer::Block Transformer::make_block(const std::string& name) {
-  const std::int64_t d = config_.d_model;
-  const std::int64_t f = config_.d_ff;
-  const bool by_layer = config_.unit == UnitSize::layer;
-  Block block;
-  unit_ = by_layer ? name + ".attn" : name;
-  block.ln1 = norm_parameters(name + ".ln1", block.ln1_bias);
-  const std::string attention = name + ".attn.";
-  if (config_.joint_qkv) {
-    block.q = linear_parameters(attention + "qkv_proj", 3 * d, d, block.q_bias);
-  } else {
-    block.q = linear_parameters(attention + "q_proj", d, d, block.q_bias);
-    block.k = linear_parameters(attention + "k_proj", d, d, block.k_bias);
-    block.v = linear_parameters(attention + "v_proj", d, d, block.v_bias);
-  }
-  block.output = linear_parameters(attention + "output_proj", d, d, block.output_bias);
-  unit_ = by_layer ? name + ".ffn" : name;
-  block.ln2 = norm_parameters(name + ".ln2", block.ln2_bias);
-  block.w1 = linear_parameters(name + ".ffn.w1", f, d, block.w1_bias);
-  if (config_.activation == Activation::swiglu) {
-    block.w3 = linear_parameters(name + ".ffn.w3", f, d, block.w3_bias);
-  }
-  block.w2 = linear_parameters(name + ".ffn.w2", d, f, block.w2_bias);
-  return block;
-}
-
-ParameterSlot Transformer::linear_parameters(const std::string& name, std::int64_t out,
-                                             std::int64_t in, at::Tensor& bias) {
-  const std::string weight = name + ".weight";
-  const auto slot = add_parameter(weight, initial_matrix(weight, out, in, linear_std(out, in)));
-  if (config_.bias) bias = add_parameter(name + ".bias", at::zeros({out}, at::kFloat)).parameter;
-  return slot;
-}
-
-ParameterSlot Transformer::norm_parameters(const std::string& name, at::Tensor& bias) {
-  const auto slot = add_parameter(name + ".weight", at::ones({config_.d_model}, at::kFloat));
-  parameters_.back().read_in_float32 = true;
-  if (config_.norm != Norm::layernorm || !config_.bias) return slot;
-  bias = add_parameter(name + ".bias", at::zeros({config_.d_model}, at::kFloat)).parameter;
-  parameters_.back().read_in_float32 = true;
-  return slot;
-}
-
-at::Tensor Transformer::initial_matrix(const std::string& name, std::int64_t rows,
-                                       std::int64_t columns, double std) const {
-  if (device_.is_meta()) return at::empty({rows, columns}, device_);  // sizes are all there is
-  if (!seed_) return empty_parameter({rows, columns});  // add_parameter() writes the values
-  return truncated_normal({rows, columns}, std, *seed_, name);
-}
-
-ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
-  const at::Tensor values = initial.to(device_);
-  if (!seed_) values.fill_(std::numeric_limits<float>::quiet_NaN());
-  const ModelParameter& planned = planned_[parameters_.size()];
-  TORCH_INTERNAL_ASSERT(planned.name == name, "model_parameters() lists ", planned.name);
-  values.requires_grad_(planned.trained);
-  parameters_.push_back({name, values, unit_});
-  return {.parameter = values, .compute = {}, .gradient = {}};
 }
 
 void Transformer::use_memory(const std::vector<ParameterSlot>& slots) {
   TORCH_CHECK(slots.size() == parameters_.size(), "one slot for each of ", parameters_.size(),
               " parameters, not ", slots.size());
-  auto next = slots.begin();
-  token_embeddings_ = *next++;
-  for (Block& block : blocks_) {
-    for (ParameterSlot* slot : {&block.ln1, &block.q, &block.k, &block.v, &block.output, &block.ln2,
-                                &block.w1, &block.w3, &block.w2}) {
-      *slot = *next++;
+  std::map<std::string, fused::Weight*> weights = {{"token_embeddings", &token_embeddings_},
+                                                   {"position_embeddings", &position_embeddings_},
+                                                   {"ln_final", &ln_final_},
+                                                   {"lm_head", &lm_head_}};
+  blocks_.resize(config_.layers);
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    const std::string prefix = "layers." + std::to_string(layer) + ".";
+    fused::Block& block = blocks_[layer];
+    weights.insert({{prefix + "ln1", &block.ln1},
+                    {prefix + "attn.qkv_proj", &block.q},
+                    {prefix + "attn.q_proj", &block.q},
+                    {prefix + "attn.k_proj", &block.k},
+                    {prefix + "attn.v_proj", &block.v},
+                    {prefix + "attn.output_proj", &block.output},
+                    {prefix + "ln2", &block.ln2},
+                    {prefix + "ffn.w1", &block.w1},
+                    {prefix + "ffn.w3", &block.w3},
+                    {prefix + "ffn.w2", &block.w2}});
+  }
+  for (std::size_t index = 0; index < slots.size(); ++index) {
+    const std::string& name = parameters_[index].name;
+    const std::size_t dot = name.rfind('.');
+    fused::Weight& weight = *weights.at(name.substr(0, dot));
+    if (name.substr(dot) == ".bias") {
+      weight.bias = slots[index].parameter;
+    } else {
+      static_cast<ParameterSlot&>(weight) = slots[index];
     }
   }
-  ln_final_ = *next++;
-  lm_head_ = *next;
 }
 
 at::Tensor Transformer::through_block(at::Tensor stream, std::int64_t block,
                                       const Layers& layers) const {
   const MemoryLabel unit("layers", block);
-  const Block& weights = blocks_[block];
+  const fused::Block& weights = blocks_[block];
   const auto attention = [&] { return layers.attention(std::move(stream), weights); };
   if (config_.unit == UnitSize::block) {
     return run_unit_(unit_of(block), [&] { return layers.feed_forward(attention(), weights); });
@@ -245,7 +192,7 @@ bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
 }
 
 at::Tensor Transformer::logits_of(const at::Tensor& x, const Linear& linear) const {
-  return linear(norm(x, ln_final_, ln_final_bias_), read(lm_head_));
+  return linear(norm(x, ln_final_), read(lm_head_));
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
@@ -282,8 +229,8 @@ at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& 
                                        const Documents& documents,
                                        const std::string& format) const {
   std::optional<AutocastGuard> guard;
-  if (format == "bfloat16") guard.emplace(device_.type(), at::kBFloat16);
-  if (format == "float16") guard.emplace(device_.type(), at::kHalf);
+  if (format == "bfloat16") guard.emplace(ids.device().type(), at::kBFloat16);
+  if (format == "float16") guard.emplace(ids.device().type(), at::kHalf);
   return loss_by(plain(documents.first_keys), ids, targets, documents.divisor);
 }
 
@@ -311,12 +258,12 @@ at::Tensor Transformer::loss_by(const Operators& by, const at::Tensor& ids,
 
 Transformer::Layers Transformer::fused_layers(const fused::Shape& shape, const Mix& mix) const {
   return {.attention =
-              [shape, mix](const at::Tensor& stream, const Block& block) {
+              [shape, mix](const at::Tensor& stream, const fused::Block& block) {
                 const auto [q, k, v] = fused::attention_input(stream, block, shape);
                 return fused::attention_output(stream, mix(q, k, v), block, shape);
               },
           .feed_forward =
-              [shape](const at::Tensor& stream, const Block& block) {
+              [shape](const at::Tensor& stream, const fused::Block& block) {
                 return fused::feed_forward(stream, block, shape);
               }};
 }

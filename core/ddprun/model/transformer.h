@@ -93,29 +93,16 @@ class Transformer {
                         const Documents& documents = {}) const;
 
  private:
-  /// The parameters of a block. Without biases these are undefined; where q, k and v are joint,
-  /// q's are all three's.
-  struct Block : fused::Block {
-    at::Tensor ln1_bias, q_bias, k_bias, v_bias, output_bias, ln2_bias, w1_bias, w3_bias, w2_bias;
-  };
-
-  /// Adds weight and, if there is one, bias.
-  ParameterSlot linear_parameters(const std::string& name, std::int64_t out, std::int64_t in,
-                                  at::Tensor& bias);
-  ParameterSlot norm_parameters(const std::string& name, at::Tensor& bias);
-  at::Tensor initial_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
-                            double std) const;
-  ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
-  Block make_block(const std::string& name);
-
   /// What the matrix products read of a parameter, which may be its copy in their dtype: where
   /// ranks own parts, the parameter itself is then only whole in these. Differentiable with respect
   /// to the parameter.
   static at::Tensor read(const ParameterSlot& slot);
+  /// x weight^T + bias, if there is one.
+  static at::Tensor project(const Linear& linear, const at::Tensor& x, const fused::Weight& weight);
   at::Tensor embed(const at::Tensor& ids) const;
   /// As a unit.
   at::Tensor embedded(const at::Tensor& ids) const;
-  at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight, const at::Tensor& bias) const;
+  at::Tensor norm(const at::Tensor& x, const fused::Weight& weight) const;
   at::Tensor rotate(const at::Tensor& x) const;
   /// Attention of q, k and v (B, heads, T, head_dim).
   using Mix =
@@ -131,15 +118,16 @@ class Transformer {
   Operators operators(const at::Tensor& first_keys) const;
   /// PyTorch's.
   static Operators plain(const at::Tensor& first_keys);
-  at::Tensor attend(const Block& block, const at::Tensor& x, const Operators& by) const;
-  at::Tensor feed_forward(const Block& block, const at::Tensor& x, const Linear& linear) const;
+  at::Tensor attend(const fused::Block& block, const at::Tensor& x, const Operators& by) const;
+  at::Tensor feed_forward(const fused::Block& block, const at::Tensor& x,
+                          const Linear& linear) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {
     return static_cast<int>(block * config_.units_per_block()) + 1;
   }
   at::Tensor logits_of(const at::Tensor& x, const Linear& linear) const;
   /// What one of a block's layers makes of the stream, which it must not write into.
-  using Layer = std::function<at::Tensor(at::Tensor stream, const Block& block)>;
+  using Layer = std::function<at::Tensor(at::Tensor stream, const fused::Block& block)>;
   struct Layers {
     Layer attention, feed_forward;
   };
@@ -156,17 +144,12 @@ class Transformer {
   ModelConfig config_;
   Attention& attention_;
   std::vector<RecomputedBlocks> recompute_;
-  std::optional<std::uint64_t> seed_;
-  c10::Device device_;
-  std::vector<ModelParameter> planned_;  // what is registered, in order
   Linear linear_;
   RunUnit run_unit_;
   AsInForward as_in_forward_;
   std::vector<NamedTensor> parameters_;
-  std::string unit_;  // of the parameters that are being added
-  ParameterSlot token_embeddings_, ln_final_, lm_head_;
-  at::Tensor position_embeddings_, ln_final_bias_;  // undefined: there are none
-  std::vector<Block> blocks_;
+  fused::Weight token_embeddings_, position_embeddings_, ln_final_, lm_head_;
+  std::vector<fused::Block> blocks_;
   std::shared_ptr<fused::HeadGradientMemory> head_memory_;
   at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
 };
