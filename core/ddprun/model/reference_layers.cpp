@@ -1,8 +1,14 @@
-// The layers in ATen's operators, one by one: the course's, and those of GPT-2.
+// The layers in ATen's operators, one by one: the course's, and those of GPT-2. The losses by them.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
@@ -14,6 +20,8 @@
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/plugin/called.h"
+#include "ddprun/plugin/parts/autocast.h"
+#include "ddprun/plugin/parts/kernel_node.h"
 
 namespace ddprun {
 
@@ -26,6 +34,52 @@ struct CopyBackward final : torch::autograd::Node {
     return {gradients[0].to(at::kFloat)};
   }
 };
+
+struct LinearInDoubleBackward final : KernelNode {
+  std::string name() const override { return "LinearInDoubleBackward"; }
+  torch::autograd::variable_list backward(torch::autograd::variable_list&& gradients) override {
+    const auto [x, weight] = saved<2>();
+    const at::Tensor& dy = gradients[0];
+    const at::Tensor dx =
+        should_compute_output(0) ? at::matmul(dy, weight.to(at::kDouble)) : at::Tensor();
+    if (!should_compute_output(1)) return {dx, {}};
+    const at::Tensor dw = at::mm(dy.flatten(0, -2).t(), x.flatten(0, -2));
+    return {dx, dw.to(weight.scalar_type())};
+  }
+  bool backward_overwrites() const override { return false; }
+  std::string alternative() const override { return "take PyTorch's linear"; }
+};
+
+/// x weight^T (..., out) of x (..., in) in float64 and weight (out, in) in another dtype, which is
+/// cast anew in backward: copies of all weights would take twice the memory of the model, or more
+/// where a rank has a part of it. Differentiable once.
+at::Tensor linear_in_double(const at::Tensor& x, const at::Tensor& weight) {
+  const auto node = make_node<LinearInDoubleBackward>(x, weight);
+  at::Tensor y;
+  {
+    const KernelGuard guard;
+    y = at::linear(x, weight.to(at::kDouble));
+  }
+  if (!node) return y;
+  torch::autograd::set_history(y, node);
+  node->save({x, weight});
+  return y;
+}
+
+at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight) {
+  return at::linear(x, weight);
+}
+
+/// By PyTorch's operator. Documents need a mask, which says all of it.
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const at::Tensor& first_keys) {
+  if (!first_keys.defined()) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  }
+  const at::Tensor places = at::arange(k.size(2), first_keys.options());
+  const at::Tensor seen = (places >= first_keys.unsqueeze(-1)) & (places <= places.unsqueeze(-1));
+  return at::scaled_dot_product_attention(q, k, v, seen.unsqueeze(1));
+}
 
 }  // namespace
 
@@ -147,6 +201,59 @@ Transformer::Layers Transformer::reference_layers(const Operators& by) const {
               [this, added, linear = by.linear](const at::Tensor& x, const fused::Block& block) {
                 return added(x, feed_forward(block, norm(x, block.ln2), linear));
               }};
+}
+
+at::Tensor Transformer::logits_of(const at::Tensor& x, const Linear& linear) const {
+  return linear(norm(x, ln_final_), read(lm_head_));
+}
+
+at::Tensor Transformer::logits(const at::Tensor& ids) const {
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers(operators({})));
+  return run_unit_(unit_of(config_.layers), [&] { return logits_of(x, plain_linear); });
+}
+
+Transformer::Operators Transformer::operators(const at::Tensor& first_keys) const {
+  return {.mix = mix_of_plugin(first_keys),
+          .linear = linear_ ? linear_ : plain_linear,
+          .head = plain_linear};
+}
+
+Transformer::Operators Transformer::plain(const at::Tensor& first_keys) {
+  return {.mix = [first_keys](const at::Tensor& q, const at::Tensor& k,
+                              const at::Tensor& v) { return plain_attention(q, k, v, first_keys); },
+          .linear = plain_linear,
+          .head = plain_linear};
+}
+
+at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
+                                       const Documents& documents,
+                                       const std::string& format) const {
+  std::optional<AutocastGuard> guard;
+  if (format == "bfloat16") guard.emplace(ids.device().type(), at::kBFloat16);
+  if (format == "float16") guard.emplace(ids.device().type(), at::kHalf);
+  return loss_by(plain(documents.first_keys), ids, targets, documents.divisor);
+}
+
+at::Tensor Transformer::exact_loss(const at::Tensor& ids, const at::Tensor& targets,
+                                   const Documents& documents) const {
+  Operators by = plain(documents.first_keys);
+  by.linear = by.head = linear_in_double;
+  by.stream = at::kDouble;
+  return loss_by(by, ids, targets, documents.divisor);
+}
+
+at::Tensor Transformer::loss_by(const Operators& by, const at::Tensor& ids,
+                                const at::Tensor& targets, double divisor) const {
+  at::Tensor x = embedded(ids);
+  if (by.stream) x = x.to(*by.stream);
+  x = through_blocks(x, reference_layers(by));
+  return run_unit_(unit_of(config_.layers), [&] {
+    const MemoryLabel unit("head", -1), label("loss");
+    at::Tensor logits = logits_of(x, by.head).flatten(0, 1);
+    logits = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
+    if (divisor == 0) return at::cross_entropy_loss(logits, targets.flatten());
+    return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum) / divisor;
+  });
 }
 
 }  // namespace ddprun

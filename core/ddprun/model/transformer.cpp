@@ -5,12 +5,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/polar.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarType.h>
@@ -24,8 +21,6 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
-#include "ddprun/model/linear_in_double.h"
-#include "ddprun/plugin/parts/autocast.h"
 
 namespace ddprun {
 
@@ -58,21 +53,6 @@ at::Tensor initial_values(const ModelParameter& planned, std::optional<std::uint
   return values.to(device);
 }
 
-at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight) {
-  return at::linear(x, weight);
-}
-
-/// By PyTorch's operator. Documents need a mask, which says all of it.
-at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const at::Tensor& first_keys) {
-  if (!first_keys.defined()) {
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
-  }
-  const at::Tensor places = at::arange(k.size(2), first_keys.options());
-  const at::Tensor seen = (places >= first_keys.unsqueeze(-1)) & (places <= places.unsqueeze(-1));
-  return at::scaled_dot_product_attention(q, k, v, seen.unsqueeze(1));
-}
-
 // Position p turns pair k of a head by the angle p * theta^(-2k / head_dim); computed in double,
 // kept in float.
 at::Tensor rope_rotations(const ModelConfig& config) {
@@ -91,7 +71,6 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention,
     : config_(config),
       attention_(attention),
       recompute_(recompute_plan(config.recompute, config.layers)),
-      linear_(plain_linear),
       run_unit_([](int, const std::function<at::Tensor()>& forward) { return forward(); }),
       as_in_forward_([](const std::function<at::Tensor()>& part) { return part(); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
@@ -191,15 +170,6 @@ bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
   return false;
 }
 
-at::Tensor Transformer::logits_of(const at::Tensor& x, const Linear& linear) const {
-  return linear(norm(x, ln_final_), read(lm_head_));
-}
-
-at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers(operators({})));
-  return run_unit_(unit_of(config_.layers), [&] { return logits_of(x, plain_linear); });
-}
-
 at::Tensor Transformer::embedded(const at::Tensor& ids) const {
   return run_unit_(0, [&] {
     const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
@@ -207,53 +177,11 @@ at::Tensor Transformer::embedded(const at::Tensor& ids) const {
   });
 }
 
-Transformer::Operators Transformer::operators(const at::Tensor& first_keys) const {
-  return {.mix = mix_of_plugin(first_keys), .linear = linear_, .head = plain_linear};
-}
-
-Transformer::Operators Transformer::plain(const at::Tensor& first_keys) {
-  return {.mix = [first_keys](const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v) { return plain_attention(q, k, v, first_keys); },
-          .linear = plain_linear,
-          .head = plain_linear};
-}
-
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
                              const Documents& documents) const {
   return config_.kernels == KernelSet::fused
              ? fused_loss(ids, targets, documents)
              : loss_by(operators(documents.first_keys), ids, targets, documents.divisor);
-}
-
-at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
-                                       const Documents& documents,
-                                       const std::string& format) const {
-  std::optional<AutocastGuard> guard;
-  if (format == "bfloat16") guard.emplace(ids.device().type(), at::kBFloat16);
-  if (format == "float16") guard.emplace(ids.device().type(), at::kHalf);
-  return loss_by(plain(documents.first_keys), ids, targets, documents.divisor);
-}
-
-at::Tensor Transformer::exact_loss(const at::Tensor& ids, const at::Tensor& targets,
-                                   const Documents& documents) const {
-  Operators by = plain(documents.first_keys);
-  by.linear = by.head = linear_in_double;
-  by.stream = at::kDouble;
-  return loss_by(by, ids, targets, documents.divisor);
-}
-
-at::Tensor Transformer::loss_by(const Operators& by, const at::Tensor& ids,
-                                const at::Tensor& targets, double divisor) const {
-  at::Tensor x = embedded(ids);
-  if (by.stream) x = x.to(*by.stream);
-  x = through_blocks(x, reference_layers(by));
-  return run_unit_(unit_of(config_.layers), [&] {
-    const MemoryLabel unit("head", -1), label("loss");
-    at::Tensor logits = logits_of(x, by.head).flatten(0, 1);
-    logits = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
-    if (divisor == 0) return at::cross_entropy_loss(logits, targets.flatten());
-    return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum) / divisor;
-  });
 }
 
 Transformer::Layers Transformer::fused_layers(const fused::Shape& shape, const Mix& mix) const {
