@@ -1,4 +1,4 @@
-// The names and shapes of a transformer's parameters, known without their memory.
+// A transformer's parameters and the work of its matrix products, known without their memory.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,12 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config);
 
 /// The names of those that are trained.
 std::vector<std::string> trained_names(const ModelConfig& config);
+
+/// FLOPs per token of a training step's matrix products, forward and backward. 6 for each parameter
+/// of a matrix (the embedding is a look-up, no product), and for attention half of 12 * layers *
+/// d_model * context_length, because it is causal. A frozen matrix has no gradient (2 less), and
+/// where nothing before it is trained its input has none either (2 less again, and a third of
+/// attention's is left).
+double matmul_flops_per_token(const ModelConfig& config);
 
 }  // namespace ddprun

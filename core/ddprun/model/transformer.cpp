@@ -21,6 +21,7 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
+#include "ddprun/model/model_parameters.h"
 
 namespace ddprun {
 

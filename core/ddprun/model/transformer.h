@@ -1,7 +1,7 @@
 // The transformer language model of CS336 (section 3): pre-norm decoder, RMSNorm, RoPE, SwiGLU, no
 // biases; the head is untied. The configuration may say otherwise, up to GPT-2's.
 //
-// Family: transformer.cpp reference_layers.cpp model_flops.cpp
+// Family: transformer.cpp reference_layers.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,6 @@
 
 #include "ddprun/model/fused_layers.h"
 #include "ddprun/model/model_config.h"
-#include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/plugin/attention.h"
@@ -153,12 +152,5 @@ class Transformer {
   std::shared_ptr<fused::HeadGradientMemory> head_memory_;
   at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
 };
-
-/// FLOPs per token of a training step's matrix products, forward and backward. 6 for each parameter
-/// of a matrix (the embedding is a look-up, no product), and for attention half of 12 * layers *
-/// d_model * context_length, because it is causal. A frozen matrix has no gradient (2 less), and
-/// where nothing before it is trained its input has none either (2 less again, and a third of
-/// attention's is left).
-double matmul_flops_per_token(const ModelConfig& config);
 
 }  // namespace ddprun

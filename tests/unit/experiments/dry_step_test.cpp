@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "ddprun/model/transformer.h"
+#include "ddprun/model/model_parameters.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/matchers.h"

@@ -7,7 +7,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
-#include "ddprun/model/transformer.h"
+#include "ddprun/model/model_parameters.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
 

@@ -16,8 +16,8 @@
 #include "ddprun/experiments/training/run_saver.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/model/model_parameters.h"
 #include "ddprun/model/pretrained_weights.h"
-#include "ddprun/model/transformer.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/ask_plugin.h"
 
