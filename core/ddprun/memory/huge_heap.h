@@ -1,16 +1,29 @@
-// The heap that LibTorch fills while it is loaded, in huge pages. For programs alone: what they
-// call before any library sets itself up is in none.
+// glibc's malloc, told to keep what is freed, and the heap that LibTorch fills while it is loaded
+// in huge pages. In no library, as programs call it before any sets itself up.
 #pragma once
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-
-#include "ddprun/memory/kept_heap.h"
+#include <limits>
 
 namespace ddprun {
+
+/// glibc's own parameter: from here on a block has a mapping of its own.
+inline constexpr int kUsualThreshold = 128 << 10;
+
+/// From now on malloc takes blocks of less than 1 GiB from the heap, which never shrinks, and grows
+/// by `growth_bytes` beyond what is asked for.
+inline void keep_heap([[maybe_unused]] int growth_bytes) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, growth_bytes);
+#endif
+}
 
 /// Grows malloc's heap by `bytes` at once, below 1 GiB, and asks the kernel for huge pages there: a
 /// page fault is for 2 MiB then, and not for 4 KiB. What nobody writes to takes no memory. The heap

@@ -1,6 +1,4 @@
 // Which settings of the optimizer hold for which parameters, by patterns of their names.
-//
-// Family: parameter_groups.cpp name_patterns.cpp
 #pragma once
 
 #include <string>

@@ -1,7 +1,5 @@
 // The run of a parameter's elements at which a check of a step looks, and how many elements of a
 // result are not what they should be.
-//
-// Family: drawn_run.cpp count_unequal.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>

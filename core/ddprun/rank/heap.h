@@ -1,7 +1,5 @@
 // The memory of a rank: how glibc's malloc gets it from the system, when it gives it back, and a
 // limit, so that the rank ends with a sentence and not by the kernel.
-//
-// Family: heap.cpp memory_limit.cpp
 #pragma once
 
 #include <cstdint>
