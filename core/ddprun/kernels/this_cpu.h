@@ -5,17 +5,12 @@
 
 namespace ddprun::kernels {
 
-#if defined(__x86_64__)
 inline const bool kIsAmd = __builtin_cpu_is("amd") != 0;
 /// Whether it has AVX512-BF16, which no level of Highway 1.0.3 is about, and what level AVX3 is.
 inline const bool kHasAvx512Bf16 =
     __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
     __builtin_cpu_supports("avx512bf16");
-#else
-inline const bool kIsAmd = false;
-inline const bool kHasAvx512Bf16 = false;
-#endif
 
 /// Whether VDPBF16PS multiplies more values in a cycle than FMA does. AMD's makes twice as many. An
 /// Intel CPU begins two FMAs a cycle and a VDPBF16PS every other one, which is half as many

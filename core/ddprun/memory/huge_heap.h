@@ -17,19 +17,17 @@ inline constexpr int kUsualThreshold = 128 << 10;
 
 /// From now on malloc takes blocks of less than 1 GiB from the heap, which never shrinks, and grows
 /// by `growth_bytes` beyond what is asked for.
-inline void keep_heap([[maybe_unused]] int growth_bytes) {
-#ifdef __GLIBC__
+inline void keep_heap(int growth_bytes) {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, growth_bytes);
-#endif
 }
 
 /// Grows malloc's heap by `bytes` at once, below 1 GiB, and asks the kernel for huge pages there: a
 /// page fault is for 2 MiB then, and not for 4 KiB. What nobody writes to takes no memory. The heap
 /// does not shrink until use_heap_as_usual(), or what else sets mallopt()'s parameters.
-inline void grow_heap_in_huge_pages(std::size_t bytes) {
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+inline void grow_heap_in_huge_pages([[maybe_unused]] std::size_t bytes) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
   keep_heap(0);
   void* const block = std::malloc(bytes);
@@ -39,20 +37,16 @@ inline void grow_heap_in_huge_pages(std::size_t bytes) {
   const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
   std::free(block);
-#else
-  static_cast<void>(bytes);
 #endif
 }
 
 /// With the parameters that glibc comes to by itself where large blocks are freed
 /// (DEFAULT_MMAP_THRESHOLD_MAX): once one was set, it adapts none.
 inline void use_heap_as_usual() {
-#ifdef __GLIBC__
   constexpr int kMost = 32 << 20;
   mallopt(M_MMAP_THRESHOLD, kMost);
   mallopt(M_TRIM_THRESHOLD, 2 * kMost);
   mallopt(M_TOP_PAD, kUsualThreshold);
-#endif
 }
 
 /// LibTorch makes 54 MB of small objects before main(). Call it before that, from .preinit_array,

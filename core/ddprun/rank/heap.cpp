@@ -1,10 +1,7 @@
-// Settings of glibc's malloc; of another one, nothing. The limit is the system's.
+// Settings of glibc's malloc. The limit is the system's.
 #include "ddprun/rank/heap.h"
 
-#ifdef __GLIBC__
 #include <malloc.h>
-#endif
-
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -38,18 +35,10 @@ int growth_bytes() {
 
 void keep_freed_memory() { keep_heap(growth_bytes()); }
 
-LargeBlocksMapped::LargeBlocksMapped() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, kUsualThreshold);
-#endif
-}
+LargeBlocksMapped::LargeBlocksMapped() { mallopt(M_MMAP_THRESHOLD, kUsualThreshold); }
 LargeBlocksMapped::~LargeBlocksMapped() { keep_freed_memory(); }
 
-void give_back_freed_memory() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
+void give_back_freed_memory() { malloc_trim(0); }
 
 // Sets the soft limit alone, so that it can be raised again.
 void limit_memory(double gb) {

@@ -1,6 +1,7 @@
 // The shared pages of each rank, its letters and counters, and waiting for them.
 #include "ddprun/comm/backends/shm_channel.h"
 
+#include <immintrin.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
@@ -18,10 +19,6 @@
 #include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/measure/environment.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace ddprun {
 
@@ -44,12 +41,6 @@ constexpr std::int64_t kGlanceNs = 2'000;
 /// How often a sleeping rank looks whether the others are still there.
 constexpr long kLookNs = 100'000'000;
 
-void pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
-
 /// Keeps a waiting thread awake for a time, and reads no clock if the wait is short.
 class Patience {
  public:
@@ -63,7 +54,7 @@ class Patience {
     if (yields_) {
       ::sched_yield();
     } else {
-      pause();
+      _mm_pause();
       if (++pauses_ % kPauses != 0) return true;
     }
     const std::int64_t now = now_ns();

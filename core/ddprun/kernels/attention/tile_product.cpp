@@ -198,10 +198,8 @@ void tile_product(const Matrix<const float>& left, const Matrix<const float>& ri
 void tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
                   const Matrix<float>& c, Ahead& ahead) {
   static const auto chosen = [] {
-    if constexpr (kX86) {
-      if (product_path() == ProductPath::amx) return amx_tile_product;
-      if (product_path() == ProductPath::avx512_bf16) return avx512_tile_product;
-    }
+    if (product_path() == ProductPath::amx) return amx_tile_product;
+    if (product_path() == ProductPath::avx512_bf16) return avx512_tile_product;
     return tile_product_by_floats;
   }();
   chosen(left, right, add, c, ahead);

@@ -1,6 +1,4 @@
 // AMX products of pairs: blocks of 32 x 32 results in four tile registers.
-#if defined(__x86_64__)
-
 #include "ddprun/kernels/attention/tile_product.h"
 
 #include <immintrin.h>
@@ -115,5 +113,3 @@ void amx_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& 
 }
 
 }  // namespace ddprun::kernels
-
-#endif

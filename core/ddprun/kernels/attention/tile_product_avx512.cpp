@@ -1,6 +1,4 @@
 // VDPBF16PS over blocks of 12 x 32 results, which take 24 of the 32 registers.
-#if defined(__x86_64__)
-
 #include "ddprun/kernels/attention/tile_product.h"
 
 #include "ddprun/kernels/product/vectors_avx512.h"
@@ -94,5 +92,3 @@ void avx512_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair
 }
 
 }  // namespace ddprun::kernels
-
-#endif

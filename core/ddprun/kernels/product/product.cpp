@@ -73,13 +73,11 @@ void for_parts(const Matrix<const E>& a, const Matrix<const E>& b, const Matrix<
 template <typename E, typename T>
 void multiply_by_own(const Matrix<const E>& a, const Matrix<const E>& b, bool add,
                      const Matrix<T>& c) {
-  if constexpr (kX86) {
-    if constexpr (std::is_same_v<E, bf16>) {
-      if (product_path() == ProductPath::amx) return amx_product(a, b, add, c);
-      if (product_path() == ProductPath::avx512_bf16) return avx512_product<bf16>(a, b, add, c);
-    }
-    avx512_product<float>(a, b, add, c);
+  if constexpr (std::is_same_v<E, bf16>) {
+    if (product_path() == ProductPath::amx) return amx_product(a, b, add, c);
+    if (product_path() == ProductPath::avx512_bf16) return avx512_product<bf16>(a, b, add, c);
   }
+  avx512_product<float>(a, b, add, c);
 }
 
 /// Calls convert(columns, from, to) for each row, on torch's threads.

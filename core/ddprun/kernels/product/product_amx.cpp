@@ -1,6 +1,4 @@
 // AMX products: operands packed into tiles, blocks for the caches, 32 x 32 results in registers.
-#if defined(__x86_64__)
-
 #include "ddprun/kernels/product/product_instructions.h"
 
 #include <immintrin.h>
@@ -152,5 +150,3 @@ template void amx_product(const Matrix<const bf16>&, const Matrix<const bf16>&, 
                           const Matrix<bf16>&);
 
 }  // namespace ddprun::kernels
-
-#endif

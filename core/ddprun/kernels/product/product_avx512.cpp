@@ -1,6 +1,4 @@
 // Products over panels, by VDPBF16PS or FMA: 12 x 32 results in 24 of the 32 registers.
-#if defined(__x86_64__)
-
 #include "ddprun/kernels/product/product_instructions.h"
 
 #include "ddprun/kernels/product/blocked_product.h"
@@ -213,5 +211,3 @@ DDPRUN_AVX512_PRODUCT(bf16, bf16, float);
 DDPRUN_AVX512_PRODUCT(bf16, bf16, bf16);
 
 }  // namespace ddprun::kernels
-
-#endif

@@ -2,6 +2,9 @@
 #include "ddprun/kernels/product/product_path.h"
 
 #include <c10/util/Exception.h>
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,17 +12,10 @@
 
 #include "ddprun/kernels/this_cpu.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 namespace ddprun::kernels {
 
 namespace {
 
-#if defined(__x86_64__)
 bool ask_for_amx() {
   unsigned a = 0;
   unsigned b = 0;
@@ -34,9 +30,6 @@ bool ask_for_amx() {
   constexpr int kTileData = 18;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
 }
-#else
-bool ask_for_amx() { return false; }
-#endif
 
 constexpr auto kNames = choice_names(ProductPath{});
 

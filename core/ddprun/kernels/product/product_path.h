@@ -19,13 +19,6 @@ constexpr auto choice_names(ProductPath) {
   return std::array{"amx", "avx512_bf16", "float32", "library"};
 }
 
-/// Whether the kernels of the paths `amx` and `avx512_bf16` are compiled in.
-#if defined(__x86_64__)
-constexpr bool kX86 = true;
-#else
-constexpr bool kX86 = false;
-#endif
-
 /// Whether this CPU has the path's instructions, and the kernel lets this process use them.
 bool has(ProductPath path);
 

@@ -1,6 +1,4 @@
 // What the products by AMX share: the tiles' sizes, and packing.
-#if defined(__x86_64__)
-
 #include "ddprun/kernels/product/tiles_amx.h"
 
 #include <immintrin.h>
@@ -70,5 +68,3 @@ DDPRUN_AMX void pack_columns(const Matrix<const bf16>& source, bool transposed, 
 }
 
 }  // namespace ddprun::kernels::amx
-
-#endif

@@ -1,8 +1,6 @@
 // Vectors of AVX-512: packing of float32 values or pairs of bfloat16 values, and rows of results.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <immintrin.h>
 
 #include <cstring>
@@ -236,5 +234,3 @@ DDPRUN_AVX512 inline void add_row(const float* from, std::int64_t columns, __m51
 }
 
 }  // namespace ddprun::kernels::avx512
-
-#endif
