@@ -21,43 +21,30 @@ constexpr auto choice_names(SdpaBackend) {
   return std::array{"auto", "math", "flash", "efficient", "cudnn"};
 }
 
-/// Which of them PyTorch may take: a setting of the process.
-class Allowed {
- public:
-  static Allowed now() {
-    const at::Context& context = at::globalContext();
-    return {context.userEnabledMathSDP(), context.userEnabledFlashSDP(),
-            context.userEnabledMemEfficientSDP(), context.userEnabledCuDNNSDP()};
-  }
-  static Allowed only(SdpaBackend backend) {
-    return {backend == SdpaBackend::math, backend == SdpaBackend::flash,
-            backend == SdpaBackend::efficient, backend == SdpaBackend::cudnn};
-  }
-  void set() const {
-    at::Context& context = at::globalContext();
-    context.setSDPUseMath(math_);
-    context.setSDPUseFlash(flash_);
-    context.setSDPUseMemEfficient(efficient_);
-    context.setSDPUseCuDNN(cudnn_);
-  }
-
- private:
-  Allowed(bool math, bool flash, bool efficient, bool cudnn)
-      : math_(math), flash_(flash), efficient_(efficient), cudnn_(cudnn) {}
-  bool math_, flash_, efficient_, cudnn_;
-};
-
-/// Allows one backend alone. Where PyTorch has no kernel of it for the tensors, it throws instead
-/// of taking another.
+/// Allows one backend alone, which is a setting of the process. Where PyTorch has no kernel of it
+/// for the tensors, it throws instead of taking another.
 class OnlyBackend {
  public:
-  explicit OnlyBackend(SdpaBackend backend) { Allowed::only(backend).set(); }
-  ~OnlyBackend() { before_.set(); }
+  explicit OnlyBackend(SdpaBackend backend) {
+    allow(backend == SdpaBackend::math, backend == SdpaBackend::flash,
+          backend == SdpaBackend::efficient, backend == SdpaBackend::cudnn);
+  }
+  ~OnlyBackend() { allow(math_, flash_, efficient_, cudnn_); }
   OnlyBackend(const OnlyBackend&) = delete;
   OnlyBackend& operator=(const OnlyBackend&) = delete;
 
  private:
-  Allowed before_ = Allowed::now();
+  void allow(bool math, bool flash, bool efficient, bool cudnn) {
+    context_.setSDPUseMath(math);
+    context_.setSDPUseFlash(flash);
+    context_.setSDPUseMemEfficient(efficient);
+    context_.setSDPUseCuDNN(cudnn);
+  }
+
+  at::Context& context_ = at::globalContext();
+  const bool math_ = context_.userEnabledMathSDP(), flash_ = context_.userEnabledFlashSDP(),
+             efficient_ = context_.userEnabledMemEfficientSDP(),
+             cudnn_ = context_.userEnabledCuDNNSDP();
 };
 
 class Sdpa final : public Attention {

@@ -5,6 +5,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -26,19 +27,6 @@ namespace {
 
 using torch::autograd::Engine;
 using torch::autograd::variable_list;
-
-/// The cast of a weight has no graph where autograd is off. It must not serve an operator that is
-/// computed with autograd later in the same forward.
-class NoAutocastCache {
- public:
-  NoAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
-  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(before_); }
-  NoAutocastCache(const NoAutocastCache&) = delete;
-  NoAutocastCache& operator=(const NoAutocastCache&) = delete;
-
- private:
-  bool before_ = at::autocast::is_autocast_cache_enabled();
-};
 
 std::vector<at::Generator> generators_of(c10::Device device) {
   std::vector<at::Generator> generators = {at::globalContext().defaultGenerator(c10::kCPU)};
@@ -80,7 +68,13 @@ class RandomState {
 at::Tensor without_autograd(const Blocks& blocks, const at::Tensor& stream, std::int64_t first,
                             std::int64_t last) {
   const c10::AutoGradMode no_grad(false);
-  const NoAutocastCache no_cache;
+  // The cast of a weight has no graph where autograd is off. It must not serve an operator that is
+  // computed with autograd later in the same forward.
+  const auto cache_again =
+      c10::make_scope_exit([before = at::autocast::is_autocast_cache_enabled()] {
+        at::autocast::set_autocast_cache_enabled(before);
+      });
+  at::autocast::set_autocast_cache_enabled(false);
   return blocks(stream, first, last);
 }
 

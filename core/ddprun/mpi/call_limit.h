@@ -16,8 +16,6 @@ class CallLimit {
   /// `call`: its name, a literal. `limit`: from now on.
   CallLimit(const char* call, std::chrono::milliseconds limit);
   ~CallLimit();
-  CallLimit(const CallLimit&) = delete;
-  CallLimit& operator=(const CallLimit&) = delete;
 
  private:
   void watch(const char* call, std::chrono::milliseconds limit);

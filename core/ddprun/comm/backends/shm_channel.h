@@ -63,8 +63,6 @@ class ShmChannel {
              std::chrono::milliseconds timeout);
   /// Tells the others that this rank has left.
   ~ShmChannel();
-  ShmChannel(const ShmChannel&) = delete;
-  ShmChannel& operator=(const ShmChannel&) = delete;
 
   const ShmPlace& place() const { return place_; }
   int rank() const { return place_.rank; }

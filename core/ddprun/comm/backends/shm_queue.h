@@ -23,8 +23,6 @@ class ShmQueue {
            std::shared_ptr<ShmAllocations> allocations = std::make_shared<ShmAllocations>());
   /// Makes what is under way or queued fail, here and on the other ranks.
   ~ShmQueue();
-  ShmQueue(const ShmQueue&) = delete;
-  ShmQueue& operator=(const ShmQueue&) = delete;
 
   /// As those of TaskQueue.
   void run(const Run& run);

@@ -31,8 +31,6 @@ class TaskQueue {
   /// before that, on any thread.
   TaskQueue(std::chrono::milliseconds limit, std::function<void()> on_given_up);
   ~TaskQueue();
-  TaskQueue(const TaskQueue&) = delete;
-  TaskQueue& operator=(const TaskQueue&) = delete;
 
   /// Queues `run`. The work's future gives `results`. What `run` captures lives until it is done.
   /// With Await::batch the queue's thread is not woken for it, unless the work is dropped before

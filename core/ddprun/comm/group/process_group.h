@@ -52,8 +52,6 @@ class ProcessGroup final : public RankGroup {
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
                int workers, GroupOrigin origin = {}, Device& device = cpu_device());
   ~ProcessGroup() override;
-  ProcessGroup(const ProcessGroup&) = delete;
-  ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   int rank() const override;
   int size() const override;

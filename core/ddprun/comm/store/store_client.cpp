@@ -282,7 +282,7 @@ void StoreClient::fill(void* data, std::size_t size) {
 
 template <typename T>
 T StoreClient::ask(const std::string& request) {
-  const Turn turn(*this);
+  const auto held = turn();
   const LaunchBoard::Wait waiting;
   send(request);
   T value{};
@@ -304,7 +304,7 @@ c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
 }
 
 void StoreClient::set(const std::string& key, const Bytes& value) {
-  const Turn turn(*this);
+  const auto held = turn();
   send(Request(Query::set).key(key).text(value).bytes());
 }
 
@@ -322,7 +322,7 @@ std::int64_t StoreClient::add(const std::string& key, std::int64_t value) {
 }
 
 void StoreClient::append(const std::string& key, const Bytes& value) {
-  const Turn turn(*this);
+  const auto held = turn();
   send(Request(Query::append).key(key).text(value).bytes());
 }
 
@@ -338,15 +338,16 @@ std::int64_t StoreClient::getNumKeys() {
   C10_THROW_ERROR(NotImplementedError, "this store does not count its keys");
 }
 
-StoreClient::Turn::Turn(StoreClient& client) : client_(client) {
-  ++client.queued_;
-  client.mutex_.lock();
-  --client.queued_;
+std::unique_lock<std::mutex> StoreClient::turn() {
+  ++queued_;
+  std::unique_lock held(mutex_);
+  --queued_;
+  return held;
 }
 
 /// Asks once; false: the time is over, or another thread has something to ask.
 bool StoreClient::came(const std::vector<std::string>& keys, std::int64_t deadline_ns) {
-  const Turn turn(*this);
+  const auto held = turn();
   const LaunchBoard::Wait waiting;
   send(Request(Query::wait).keys(keys).bytes());
   Wait ended{};

@@ -60,17 +60,8 @@ class StoreClient final : public c10d::Store {
             const std::chrono::milliseconds& timeout) override;
 
  private:
-  /// A thread has the connection as long as such an object lives.
-  class Turn {
-   public:
-    explicit Turn(StoreClient& client);
-    ~Turn() { client_.mutex_.unlock(); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    StoreClient& client_;
-  };
+  /// A thread has the connection as long as it holds what this returns.
+  std::unique_lock<std::mutex> turn();
   bool came(const std::vector<std::string>& keys, std::int64_t deadline_ns);
   void connect(std::int64_t deadline_ns);
   /// Returns whether a store answers at the other end; if nothing does in time, throws.

@@ -30,8 +30,6 @@ class StoreServer {
                        std::string secret = {});
   /// Closes all connections.
   ~StoreServer();
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
 
  private:
   Descriptor stop_;  ///< eventfd

@@ -19,10 +19,7 @@ inline std::atomic<std::int64_t>& workspace_bytes() {
 template <typename T>
 class Workspace {
  public:
-  Workspace() = default;
   ~Workspace() { drop(); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
 
   T* at_least(std::int64_t size) {
     if (size > size_) {
