@@ -79,8 +79,8 @@ struct IntegersBackward final : torch::autograd::Node {
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), ProofIntegers::kGrain,
                      [&](std::int64_t begin, std::int64_t end) {
-                       integers.write_gradients({first_element + begin, first_element + end},
-                                                of.rank, of.micro_batch, data + begin);
+                       integers.write({first_element + begin, first_element + end}, of.rank,
+                                      of.micro_batch, data + begin);
                      });
     return {values.to(buffers.parameter(index).options())};
   }
@@ -176,8 +176,7 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
     for (std::int64_t from = begin; from < end; from += kAtATime) {
       const std::int64_t size = std::min(kAtATime, end - from);
       const Range part = {range.begin + from, range.begin + from + size};
-      own_rank ? integers.write_own(part, *own_rank, expected.data())
-               : integers.write_means(part, expected.data());
+      integers.write(part, own_rank.value_or(kernels::kEach), kernels::kEach, expected.data());
       if (std::memcmp(got + from, expected.data(), size * sizeof(float)) == 0) continue;
       for (std::int64_t i = 0; i < size; ++i) {
         if (got[from + i] != expected[i]) count_unequal(part.begin + i, expected[i], sum);

@@ -95,38 +95,10 @@ void ProofIntegers::write(Range elements, int rank, int micro_batch, float* out)
   }
 }
 
-void ProofIntegers::write_gradients(Range elements, int rank, int micro_batch, float* out) const {
-  write(elements, rank, micro_batch, out);
-}
-
-void ProofIntegers::write_means(Range elements, float* out) const {
-  write(elements, kernels::kEach, kernels::kEach, out);
-}
-
-void ProofIntegers::write_own(Range elements, int rank, float* out) const {
-  write(elements, rank, kernels::kEach, out);
-}
-
 ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element) const {
   Contributions of = kernels::drawn_integers(draw_, element);
   if (silent_) of.unit = 0;
   return of;
-}
-
-float ProofIntegers::gradient(const Contributions& of, int rank, int micro_batch) const {
-  int sum = 0;
-  for (const kernels::DrawnInteger& each : of.both) {
-    if (each.rank == rank && each.micro_batch == micro_batch) sum += each.value;
-  }
-  return sum_times(sum, draw_.ranks, of.unit);
-}
-
-float ProofIntegers::mean(const Contributions& of) const {
-  return sum_times(of.both[0].value + of.both[1].value, 1, of.unit);
-}
-
-float ProofIntegers::own(const Contributions& of, int rank) const {
-  return gradient(of, rank, 0) + (draw_.micro_batches > 1 ? gradient(of, rank, 1) : 0);
 }
 
 float ProofIntegers::bound(const Contributions& of) const {

@@ -39,33 +39,21 @@ class ProofIntegers {
   /// ranks, and so is its mean.
   ProofIntegers overflowing() const;
 
-  /// Of each element of a range, into out: what `rank` writes into its gradient in `micro_batch`.
-  void write_gradients(Range elements, int rank, int micro_batch, float* out) const;
-  /// The exact mean over all ranks of their sums over micro-batches.
-  void write_means(Range elements, float* out) const;
-  /// The sum over micro-batches of one rank alone: what it keeps if nothing is exchanged.
-  void write_own(Range elements, int rank, float* out) const;
-
-  /// One element, step by step; and what the functions above write for it.
+  /// Of each element of a range, into out: what `rank` writes into its gradient in `micro_batch`;
+  /// of kEach micro-batch their sum, which is what it keeps if nothing is exchanged; and of kEach
+  /// rank the exact mean of that.
+  void write(Range elements, int rank, int micro_batch, float* out) const;
   Contributions contributions(std::int64_t element) const;
-  float gradient(const Contributions& of, int rank, int micro_batch) const;
-  float mean(const Contributions& of) const;
-  float own(const Contributions& of, int rank) const;
 
   int range() const { return 1 << draw_.size_bits; }
   /// True if no partial sum and no division rounds, by the number of ranks or by its reciprocal in
   /// float32: then every right reduction gives the mean bit by bit.
   bool exact() const { return exact_; }
-  /// How far a right reduction may be from mean(): 0 if exact(), else 4 roundings of the dtype of
+  /// How far a right reduction may be from the mean: 0 if exact(), else 4 roundings of the dtype of
   /// the two integers' sizes (two gradients that were rounded, their sum, and the division).
   float bound(const Contributions& of) const;
 
  private:
-  static float sum_times(int sum, int ranks, float unit) {
-    return static_cast<float>(sum) * static_cast<float>(ranks) * unit;
-  }
-  void write(Range elements, int rank, int micro_batch, float* out) const;
-
   kernels::IntegerDraw draw_;
   bool silent_ = false, overflowing_ = false;
   bool exact_ = true;

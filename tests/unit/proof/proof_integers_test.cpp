@@ -10,10 +10,23 @@
 namespace ddprun {
 namespace {
 
+using kernels::kEach;
+
 constexpr std::array kDtypes = {at::kFloat, at::kBFloat16};
 
 float rounded(float value, at::ScalarType dtype) {
   return dtype == at::kBFloat16 ? static_cast<float>(at::BFloat16(value)) : value;
+}
+
+/// The mean of all ranks, or what one rank adds, in one micro-batch or each.
+float sum(const ProofIntegers::Contributions& of, int ranks, int rank = kEach,
+          int micro_batch = kEach) {
+  int sum = 0;
+  for (const kernels::DrawnInteger& each : of.both) {
+    const bool here = rank == kEach || each.rank == rank;
+    if (here && (micro_batch == kEach || each.micro_batch == micro_batch)) sum += each.value;
+  }
+  return static_cast<float>(sum) * static_cast<float>(rank == kEach ? 1 : ranks) * of.unit;
 }
 
 /// What ranks get for an element if they add in `dtype`, and divide before or after.
@@ -43,7 +56,7 @@ TEST(ProofIntegers, EveryWayToReduceIsWithinTheBoundUpTo4096Ranks) {
       const ProofIntegers integers(ranks, 1, dtype, 7);
       for (std::int64_t element = 0; element < 64; ++element) {
         const auto of = integers.contributions(element);
-        const float mean = integers.mean(of);
+        const float mean = sum(of, ranks);
         for (const bool divide_first : {false, true}) {
           for (const bool by_reciprocal : {false, true}) {
             const float got = Reduction{divide_first, by_reciprocal}(of, ranks, dtype);
@@ -99,7 +112,7 @@ TEST(ProofIntegers, HaveTheBitsAndTheSizesOfGradients) {
     int tiny = 0, small = 0, large = 0, denormal = 0, last_bit = 0;
     for (std::int64_t element = 0; element < 10000; ++element) {
       const auto of = integers.contributions(element);
-      const float size = std::abs(integers.mean(of));
+      const float size = std::abs(sum(of, 2));
       denormal += size != 0 && size < 0x1p-126F;
       const int one = std::abs(of.both[0].value);
       last_bit += one % 2 == 1 && one > integers.range() / 2;
@@ -138,16 +151,16 @@ TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
     bool first_micro_batch_counts = false;
     for (std::int64_t element = 0; element < 100; ++element) {
       const auto of = integers.contributions(element);
-      float sum = 0;
+      float all = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const float early = integers.gradient(of, rank, 0);
-        const float late = integers.gradient(of, rank, 1);
-        EXPECT_EQ(early + late, integers.own(of, rank));
+        const float early = sum(of, ranks, rank, 0);
+        const float late = sum(of, ranks, rank, 1);
+        EXPECT_EQ(early + late, sum(of, ranks, rank));
         first_micro_batch_counts = first_micro_batch_counts || early != 0;
-        sum += early + late;
+        all += early + late;
       }
-      EXPECT_EQ(sum / static_cast<float>(ranks), integers.mean(of));
-      means.insert(integers.mean(of));
+      EXPECT_EQ(all / static_cast<float>(ranks), sum(of, ranks));
+      means.insert(sum(of, ranks));
     }
     EXPECT_GT(means.size(), 50U) << "elements that were swapped must show";
     EXPECT_TRUE(first_micro_batch_counts);
@@ -157,27 +170,26 @@ TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
 TEST(ProofIntegers, WhatIsWrittenIsThatOfEachElement) {
   const Range range = {65'500, 65'701};  // across two keys, and with a tail
   std::vector<float> written(range.size());
-  const auto expect = [&](const ProofIntegers& integers, const auto& of_element) {
+  const auto expect = [&](const ProofIntegers& integers, int rank, int micro_batch,
+                          const auto& of_element) {
+    integers.write(range, rank, micro_batch, written.data());
     for (std::int64_t i = 0; i < range.size(); ++i) {
-      const auto of = integers.contributions(range.begin + i);
-      ASSERT_EQ(written[i], of_element(of)) << "element " << range.begin + i;
+      ASSERT_EQ(written[i], of_element(integers.contributions(range.begin + i)))
+          << "element " << range.begin + i;
     }
   };
   for (const at::ScalarType dtype : kDtypes) {
     for (const int ranks : {1, 2, 3, 5, 16, 17, 1000, 4096}) {
       for (const int micro_batches : {1, 2}) {
         const ProofIntegers integers(ranks, micro_batches, dtype, 13);
-        integers.write_means(range, written.data());
-        expect(integers, [&](const auto& of) { return integers.mean(of); });
+        expect(integers, kEach, kEach, [&](const auto& of) { return sum(of, ranks); });
         for (const int rank : {0, ranks / 2, ranks - 1}) {
-          integers.write_own(range, rank, written.data());
-          expect(integers, [&](const auto& of) { return integers.own(of, rank); });
-          integers.write_gradients(range, rank, micro_batches - 1, written.data());
-          expect(integers,
-                 [&](const auto& of) { return integers.gradient(of, rank, micro_batches - 1); });
+          for (const int micro_batch : {kEach, micro_batches - 1}) {
+            expect(integers, rank, micro_batch,
+                   [&](const auto& of) { return sum(of, ranks, rank, micro_batch); });
+          }
         }
-        integers.silent().write_means(range, written.data());
-        expect(integers, [](const auto&) { return 0.0F; });
+        expect(integers.silent(), kEach, kEach, [](const auto&) { return 0.0F; });
       }
     }
   }
@@ -188,7 +200,7 @@ TEST(ProofIntegers, AnotherRoundHasOtherIntegers) {
   const ProofIntegers two(4, 1, at::kFloat, 2);
   int equal = 0;
   for (std::int64_t element = 0; element < 1000; ++element) {
-    if (one.mean(one.contributions(element)) == two.mean(two.contributions(element))) ++equal;
+    if (sum(one.contributions(element), 4) == sum(two.contributions(element), 4)) ++equal;
   }
   EXPECT_LT(equal, 50);
 }
