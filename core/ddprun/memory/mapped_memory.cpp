@@ -1,6 +1,7 @@
 // Creates, opens and maps files in memory, with huge pages.
 #include "ddprun/memory/mapped_memory.h"
 
+#include <ATen/ceil_div.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,10 +27,6 @@ constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which glibc 2.36 d
   fail("tried to allocate " + std::to_string(bytes) + " bytes: mmap");
 }
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 std::size_t page() { return static_cast<std::size_t>(::getpagesize()); }
 
 /// Reserves addresses for `bytes`, aligned to huge pages if they make at least one.
@@ -41,7 +38,7 @@ std::byte* reserve(std::size_t bytes) {
   auto* begin = static_cast<std::byte*>(found);
   if (slack == 0) return begin;
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  const std::size_t before = round_up(address, kHugePage) - address;
+  const std::size_t before = at::round_up(address, kHugePage) - address;
   if (before > 0) ::munmap(begin, before);
   if (slack > before) ::munmap(begin + before + bytes, slack - before);
   return begin + before;
@@ -75,7 +72,7 @@ void take_huge_pages(int descriptor, std::size_t bytes) {
 }  // namespace
 
 std::size_t whole_pages(std::size_t bytes) {
-  return round_up(bytes, bytes >= kHugePage ? kHugePage : page());
+  return at::round_up(bytes, bytes >= kHugePage ? kHugePage : page());
 }
 
 std::string system_error(const std::string& call) { return call + ": " + std::strerror(errno); }
@@ -93,7 +90,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 void Mapping::forget() const { ::madvise(data_, bytes_, MADV_DONTNEED); }
 
 Mapping map_private(std::size_t bytes) {
-  Mapping mapping = map_over(round_up(bytes, page()), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  Mapping mapping = map_over(at::round_up(bytes, page()), MAP_PRIVATE | MAP_ANONYMOUS, -1);
   // Wishes: without them it works as well. All of it is used, so its pages come now, and the first
   // to write it is not the one who waits.
   ::madvise(mapping.data(), mapping.bytes(), MADV_HUGEPAGE);

@@ -1,6 +1,7 @@
 // Finds the memory of a range, and shares memory between units that are not neighbours.
 #include "ddprun/optim/buffer_places.h"
 
+#include <ATen/ceil_div.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,17 +31,13 @@ namespace {
 
 constexpr std::int64_t kCacheLine = 64;
 
-std::int64_t whole_lines(std::int64_t bytes) {
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-}
-
 }  // namespace
 
 std::int64_t UnitPlaces::shared_bytes(const std::vector<std::int64_t>& bytes,
                                       const std::vector<bool>& stays) {
   std::int64_t shared = 0, before = 0;
   for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
-    const std::int64_t own = stays[unit] ? 0 : whole_lines(bytes[unit]);
+    const std::int64_t own = stays[unit] ? 0 : at::round_up(bytes[unit], kCacheLine);
     shared = std::max(shared, before + own);
     before = own;
   }
@@ -53,7 +50,7 @@ UnitPlaces::UnitPlaces(const std::vector<std::int64_t>& bytes, const std::vector
   const std::int64_t shared = shared_bytes(bytes, stays);
   std::int64_t end = shared;
   for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
-    const std::int64_t lines = whole_lines(bytes[unit]);
+    const std::int64_t lines = at::round_up(bytes[unit], kCacheLine);
     begins_.push_back(stays[unit] ? end : unit % 2 == 0 ? 0 : shared - lines);
     if (stays[unit]) end += lines;
   }

@@ -1,6 +1,7 @@
 // Lays parameters one after another, in the order in which backward completes them.
 #include "ddprun/optim/parameter_layout.h"
 
+#include <ATen/ceil_div.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -17,8 +18,6 @@ namespace ddprun {
 namespace {
 
 constexpr std::int64_t kAlignment = 64 / sizeof(float);  // elements; a cache line, and ATen's own
-
-std::int64_t align(std::int64_t elements, std::int64_t to) { return (elements + to - 1) / to * to; }
 
 }  // namespace
 
@@ -44,7 +43,7 @@ void ParameterLayout::Data::place(const std::vector<NamedTensor>& parameters) {
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const int index = static_cast<int>(names.size());
     if (units.empty() || units.back().name != parameter->unit) {
-      end = align(end, kAlignment * ranks);
+      end = at::round_up(end, kAlignment * ranks);
       if (!units.empty()) units.back().range.end = end;
       units.push_back({.name = parameter->unit, .first = index, .range = {end, end}});
     }
@@ -55,10 +54,10 @@ void ParameterLayout::Data::place(const std::vector<NamedTensor>& parameters) {
     names.push_back(parameter->name);
     ranges.push_back({end, end + size});
     sizes.push_back(parameter->tensor.sizes().vec());
-    end = align(end + size, kAlignment);
+    end = at::round_up(end + size, kAlignment);
     parameter_count += size;
   }
-  units.back().range.end = align(end, kAlignment * ranks);
+  units.back().range.end = at::round_up(end, kAlignment * ranks);
   std::ranges::reverse(units);
   for (int& unit : unit_of) unit = static_cast<int>(units.size()) - 1 - unit;
 }

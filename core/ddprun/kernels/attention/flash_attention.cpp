@@ -2,6 +2,7 @@
 #include "ddprun/kernels/attention/flash_attention.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ceil_div.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -14,11 +15,7 @@
 
 namespace ddprun::kernels {
 
-static_assert(kAttentionWidthUnit % kWidthUnit == 0);
-
 namespace {
-
-std::int64_t tiles_of(std::int64_t length, std::int64_t tile) { return (length + tile - 1) / tile; }
 
 /// (time, width) of one of the heads of all samples.
 template <class T>
@@ -80,7 +77,7 @@ void for_each_unit(std::int64_t units, std::int64_t threads, const F& f) {
 template <class T>
 void row_sums(const AttentionShape& shape, const AttentionGradients<T>& gradients,
               std::int64_t first_head, std::int64_t heads, float* sums) {
-  const std::int64_t tiles = tiles_of(shape.queries, kKeptTile);
+  const std::int64_t tiles = at::ceil_div(shape.queries, kKeptTile);
   at::parallel_for(0, heads * tiles, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t first = unit % tiles * kKeptTile;
@@ -133,7 +130,7 @@ template <class S, class T>
 void flash_forward(const AttentionShape& shape, const AttentionInputs<S>& in, const HeadsOf<S>& out,
                    float* log_sum_exp) {
   const std::int64_t all = shape.batch * shape.heads;
-  const std::int64_t tiles = tiles_of(shape.queries, kKeptTile);
+  const std::int64_t tiles = at::ceil_div(shape.queries, kKeptTile);
   const std::int64_t threads = threads_for(all * tiles);
   const Scratch scratch(threads, forward_tile_scratch<S, T>(shape.width));
   for_each_unit(all * tiles, threads, [&](std::int64_t unit, std::int64_t thread) {
@@ -149,8 +146,8 @@ template <class S, class T>
 void flash_backward(const AttentionShape& shape, const AttentionInputs<S>& in,
                     const AttentionGradients<S>& gradients) {
   const std::int64_t all = shape.batch * shape.heads;
-  const std::int64_t tiles = tiles_of(shape.keys, kKeptTile);
-  const std::int64_t query_tiles = tiles_of(shape.queries, kPassingTile);
+  const std::int64_t tiles = at::ceil_div(shape.keys, kKeptTile);
+  const std::int64_t query_tiles = at::ceil_div(shape.queries, kPassingTile);
   const std::int64_t together = heads_at_a_time(shape);
   const std::int64_t threads = threads_for(together * tiles);
   const at::Tensor delta = at::empty({together, shape.queries}, at::kFloat);

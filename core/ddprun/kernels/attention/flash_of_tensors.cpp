@@ -52,14 +52,10 @@ std::array<at::Tensor, 3> empty_gradients(const AttentionShape& shape, const at:
   return {part(2), part(1), part(0)};
 }
 
-std::int64_t padded(std::int64_t width) {
-  return (width + kAttentionWidthUnit - 1) / kAttentionWidthUnit * kAttentionWidthUnit;
-}
-
 /// The tensor as the kernels take it: rows contiguous, padded with zeros to a width that they have,
 /// and, so that pairs of bfloat16 lie alike in all of them, an even number of values apart.
 at::Tensor with_rows(const at::Tensor& tensor) {
-  const std::int64_t missing = padded(tensor.size(3)) - tensor.size(3);
+  const std::int64_t missing = round_up(tensor.size(3), kAttentionWidthUnit) - tensor.size(3);
   if (missing > 0) return at::constant_pad_nd(tensor, {0, missing}).contiguous();
   return tensor.stride(3) == 1 && tensor.stride(2) % 2 == 0 ? tensor : tensor.contiguous();
 }
@@ -77,7 +73,7 @@ AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, const FlashMas
           q.size(1),
           q.size(2),
           k.size(2),
-          padded(q.size(3)),
+          round_up(q.size(3), kAttentionWidthUnit),
           mask.causal,
           static_cast<float>(factor),
           mask.first_keys.defined() && !q.is_meta() ? mask.first_keys.const_data_ptr<std::int32_t>()

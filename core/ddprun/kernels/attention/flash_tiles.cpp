@@ -24,9 +24,8 @@ class Arena {
 
   template <class E>
   E* take(std::int64_t count) {
-    constexpr std::int64_t kLine = 64;
     std::byte* const part = memory_ == nullptr ? nullptr : memory_ + bytes_;
-    bytes_ += (count * static_cast<std::int64_t>(sizeof(E)) + kLine - 1) / kLine * kLine;
+    bytes_ += round_up(count * static_cast<std::int64_t>(sizeof(E)), 64);
     return reinterpret_cast<E*>(part);
   }
   std::int64_t bytes() const { return bytes_; }

@@ -9,9 +9,6 @@
 
 namespace ddprun::kernels {
 
-/// The width of a query, key or value is a multiple of this.
-constexpr std::int64_t kWidthUnit = 16;
-
 /// Forward keeps a tile of queries in the caches, and tiles of keys go by. In backward it is the
 /// other way round.
 constexpr std::int64_t kKeptTile = 128;
