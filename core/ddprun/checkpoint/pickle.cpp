@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -28,12 +29,8 @@ std::string_view Pickle::take(std::size_t bytes) {
 }
 
 std::uint64_t Pickle::take_number(std::size_t bytes) {
-  std::uint64_t number = 0;
-  int shift = 0;
-  for (const char byte : take(bytes)) {
-    number |= std::uint64_t{static_cast<unsigned char>(byte)} << shift;
-    shift += 8;
-  }
+  std::uint64_t number = 0;  // little-endian, as this processor is
+  std::memcpy(&number, take(bytes).data(), bytes);
   return number;
 }
 

@@ -133,10 +133,8 @@ std::vector<Entry> entries_of(const json& header, std::int64_t bytes) {
 }
 
 std::int64_t header_length(const RegularFile& file) {
-  std::array<unsigned char, kLengthBytes> in{};
-  if (file.read(0, in.data(), kLengthBytes) != kLengthBytes) refuse("fewer than 8 bytes");
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < in.size(); ++i) length |= std::uint64_t{in[i]} << (8 * i);
+  std::uint64_t length = 0;  // little-endian, as this processor is
+  if (file.read(0, &length, kLengthBytes) != kLengthBytes) refuse("fewer than 8 bytes");
   if (length > static_cast<std::uint64_t>(kMostHeader)) {
     refuse(fmt::format("a header of {} bytes, of 100,000,000 at most", length));
   }

@@ -116,15 +116,6 @@ const char* dtype_name(const TensorSpec& tensor) {
                .hint = "keep what a plugin carries in another dtype"});
 }
 
-std::string length_of(const std::string& header) {
-  const auto length = static_cast<std::uint64_t>(header.size());
-  std::string out(sizeof length, '\0');
-  for (std::size_t i = 0; i < sizeof length; ++i) {  // little-endian
-    out[i] = static_cast<char>((length >> (8 * i)) & 0xff);
-  }
-  return out;
-}
-
 [[noreturn]] void throw_cannot_write(const fs::path& path, int error) {
   throw Error({.what = "cannot write a checkpoint",
                .where = path.string(),
@@ -173,7 +164,8 @@ TensorFileLayout::TensorFileLayout(std::vector<TensorSpec> tensors) {
   // With its length of 8 bytes the header is whole blocks.
   const std::size_t beyond = (text.size() + sizeof(std::uint64_t)) % DirectFile::kBlock;
   text.append((DirectFile::kBlock - beyond) % DirectFile::kBlock, ' ');
-  begin_ = length_of(text) + text;
+  const std::uint64_t length = text.size();  // little-endian, as this processor is
+  begin_.assign(reinterpret_cast<const char*>(&length), sizeof length).append(text);
   for (auto& [name, offset] : offsets_) offset += static_cast<std::int64_t>(begin_.size());
   bytes_ = static_cast<std::int64_t>(begin_.size()) + end;
 }
