@@ -15,7 +15,6 @@
 #include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/memory/private_memory.h"
-#include "ddprun/mpi/call_limit.h"
 #include "ddprun/mpi/mpi_session.h"
 
 namespace ddprun::mpi {

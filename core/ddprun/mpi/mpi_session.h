@@ -1,4 +1,5 @@
-// MPI in this process: started once, ended when the process ends.
+// MPI in this process: started once, ended when the process ends, with limits for calls that have
+// none.
 // Family: mpi_backend.cpp
 #pragma once
 
@@ -6,7 +7,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace ddprun::mpi {
 
@@ -15,6 +19,24 @@ void check(int status, const char* call);
 
 /// "Open MPI v4.1.4"; MPI need not have been started.
 std::string version();
+
+/// Stands around a call of MPI that may wait for other ranks for ever. If it lives for longer than
+/// its limit, this process says so on stderr and ends with exit status 1, whereupon mpirun ends the
+/// others: nothing else can leave such a call.
+class CallLimit {
+ public:
+  /// `call`: its name, a literal. `limit`: from now on.
+  CallLimit(const char* call, std::chrono::milliseconds limit);
+  ~CallLimit();
+
+ private:
+  void watch(const char* call, std::chrono::milliseconds limit);
+
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  bool has_returned_ = false;
+  std::thread watch_;  // last: it uses the above
+};
 
 /// MPI's processes cannot start it twice, so all groups of a process share it. Calls to MPI come
 /// from one thread at a time.
