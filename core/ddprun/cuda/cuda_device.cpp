@@ -167,8 +167,6 @@ std::int64_t CudaDevice::used_memory() const {
   return static_cast<std::int64_t>(all - free);
 }
 
-std::unique_ptr<MemoryHistory> CudaDevice::record_memory() { return record_memory_history(); }
-
 std::string CudaDevice::name() const { return gpu_name(device_.index()); }
 
 std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {

@@ -34,9 +34,6 @@ std::string describe_links();
 /// The same for each device: ("links of cuda:0", "cuda:1 NV18, cuda:2 NV18").
 std::vector<std::pair<std::string, std::string>> link_matrix();
 
-/// The caching allocator's history, of all devices of this process.
-std::unique_ptr<MemoryHistory> record_memory_history();
-
 /// A mark is a CUDA event, recorded on the calling thread's current stream. Marks of captured work
 /// are negative numbers. The time of a mark is its distance to an anchor: an event whose time on
 /// the CPU's clock is known. synchronize() sets a new anchor, so that the two clocks do not drift
@@ -61,6 +58,7 @@ class CudaDevice final : public Device {
   DeviceMemory memory() const override;
   void reset_memory() override;
   std::int64_t used_memory() const override;
+  /// Of all devices of this process.
   std::unique_ptr<MemoryHistory> record_memory() override;
   std::string name() const override;
   std::vector<std::pair<std::string, std::string>> describe() const override;

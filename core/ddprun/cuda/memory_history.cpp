@@ -1,6 +1,4 @@
 // The caching allocator's history by PyTorch's own recorder and pickler.
-#include "ddprun/device/memory_history.h"
-
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <torch/csrc/cuda/memory_snapshot.h>
 
@@ -42,7 +40,7 @@ class CachingAllocatorHistory final : public MemoryHistory {
 
 }  // namespace
 
-std::unique_ptr<MemoryHistory> record_memory_history() {
+std::unique_ptr<MemoryHistory> CudaDevice::record_memory() {
   return std::make_unique<CachingAllocatorHistory>();
 }
 
