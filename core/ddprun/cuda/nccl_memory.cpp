@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/ScopeExit.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
@@ -34,25 +35,19 @@ void give_back(void* memory, std::size_t, int device, cudaStream_t) {
   (void)ncclMemFree(memory);
 }
 
-/// Allocations of this thread come from the pool as long as this object lives.
-class FromPool {
- public:
-  explicit FromPool(at::cuda::MemPool& pool) : pool_(pool) {
-    allocator::beginAllocateToPool(pool_.device(), pool_.id(),
-                                   [thread = std::this_thread::get_id()](cudaStream_t) {
-                                     return std::this_thread::get_id() == thread;
-                                   });
-  }
-  ~FromPool() {
-    allocator::endAllocateToPool(pool_.device(), pool_.id());
-    allocator::releasePool(pool_.device(), pool_.id());
-  }
-  FromPool(const FromPool&) = delete;
-  FromPool& operator=(const FromPool&) = delete;
-
- private:
-  at::cuda::MemPool& pool_;
-};
+/// Empty, from the pool, whatever other threads allocate meanwhile.
+at::Tensor empty_in(at::cuda::MemPool& pool, std::int64_t elements,
+                    const at::TensorOptions& options) {
+  const auto of_this_thread = [thread = std::this_thread::get_id()](cudaStream_t) {
+    return std::this_thread::get_id() == thread;
+  };
+  allocator::beginAllocateToPool(pool.device(), pool.id(), of_this_thread);
+  const auto end = c10::make_scope_exit([&pool] {
+    allocator::endAllocateToPool(pool.device(), pool.id());
+    allocator::releasePool(pool.device(), pool.id());
+  });
+  return at::empty({elements}, options);
+}
 
 /// Why NCCL will not register anything, as far as that is known before it tries.
 std::string known_refusal() {
@@ -79,11 +74,7 @@ at::Tensor NcclMemory::allocate(std::int64_t elements, const at::TensorOptions& 
     pool_ = std::make_unique<at::cuda::MemPool>(
         torch::cuda::CUDAPluggableAllocator::createCustomAllocator(take, give_back));
   }
-  at::Tensor tensor;
-  {
-    const FromPool from_pool(*pool_);
-    tensor = at::empty({elements}, on_device);
-  }
+  const at::Tensor tensor = empty_in(*pool_, elements, on_device);
   tensor.zero_();
   void* handle = nullptr;
   const ncclResult_t result =
