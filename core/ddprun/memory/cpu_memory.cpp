@@ -65,7 +65,7 @@ class CountingAllocator final : public c10::Allocator {
   c10::Allocator& inner_;
   std::atomic<int> counting_ = 0;
   std::mutex mutex_;
-  std::unordered_map<void*, std::shared_ptr<CpuMemory::Counted>> counted_;
+  std::unordered_map<void*, std::shared_ptr<void>> counted_;
 };
 
 /// Of a thread that counts. The allocator stays for good, since its blocks are anybody's.
@@ -127,18 +127,13 @@ void CpuMemory::reset_peak() {
 
 std::shared_ptr<void> CpuMemory::count_here() { return std::make_shared<Counting>(); }
 
-CpuMemory::Counted::Counted(std::shared_ptr<CpuMemory> counts, std::int64_t bytes,
-                            const void* address, bool lent)
-    : counts_(std::move(counts)), bytes_(bytes), block_(address), lent_(lent) {
-  counts_->add(bytes_, block_, lent_);
-}
-CpuMemory::Counted::~Counted() { counts_->remove(bytes_, block_, lent_); }
-
-std::shared_ptr<CpuMemory::Counted> CpuMemory::count_bytes(std::int64_t bytes, const void* address,
-                                                           bool lent) {
-  CpuMemory* const counts = here();
-  if (counts == nullptr) return {};
-  return std::make_shared<Counted>(counts->shared_from_this(), bytes, address, lent);
+std::shared_ptr<void> CpuMemory::count_bytes(std::int64_t bytes, const void* address, bool lent) {
+  CpuMemory* const found = here();
+  if (found == nullptr) return {};
+  found->add(bytes, address, lent);
+  return {found, [counts = found->shared_from_this(), bytes, address, lent](void*) {
+            counts->remove(bytes, address, lent);
+          }};
 }
 
 CpuMemory* CpuMemory::here() {

@@ -33,25 +33,11 @@ class CpuMemory final : public c10::MemoryReportingInfoBase,
   /// Counts on this thread until the returned object is destroyed, which must happen on this thread
   /// too.
   static std::shared_ptr<void> count_here();
-  /// Bytes that are counted until it goes. If `lent`, they lie within others that are, and who
-  /// listens alone hears of them.
-  class Counted {
-   public:
-    Counted(std::shared_ptr<CpuMemory> counts, std::int64_t bytes, const void* address, bool lent);
-    ~Counted();
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-
-   private:
-    const std::shared_ptr<CpuMemory> counts_;
-    const std::int64_t bytes_;
-    const void* const block_;
-    const bool lent_;
-  };
   /// Counts `bytes` at `address` here, if someone does, until the result is destroyed, on whatever
-  /// thread. For memory that no allocator of PyTorch's gives out.
-  static std::shared_ptr<Counted> count_bytes(std::int64_t bytes, const void* address,
-                                              bool lent = false);
+  /// thread. For memory that no allocator of PyTorch's gives out. If `lent`, they lie within others
+  /// that are counted, and who listens alone hears of them.
+  static std::shared_ptr<void> count_bytes(std::int64_t bytes, const void* address,
+                                           bool lent = false);
   /// The object that counts on this thread, or null.
   static CpuMemory* here();
 

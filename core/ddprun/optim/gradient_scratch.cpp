@@ -34,7 +34,7 @@ void move_to_own_memory(c10::StorageImpl& storage) {
 struct GradientScratch::Stay {
   std::shared_ptr<GradientScratch> scratch;
   Address begin;
-  std::shared_ptr<CpuMemory::Counted> noted;
+  std::shared_ptr<void> noted;
 
   static void end(void* stay) {
     const std::unique_ptr<Stay> self(static_cast<Stay*>(stay));
