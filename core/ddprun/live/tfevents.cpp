@@ -29,14 +29,10 @@ enum Field : std::uint8_t {
 };
 enum WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-/// Lowest byte first.
-template <class Unsigned>
-std::string fixed(Unsigned value) {
-  std::string out;
-  for (std::size_t i = 0; i < sizeof(value); ++i) {
-    out += static_cast<char>((value >> (CHAR_BIT * i)) & 0xFF);
-  }
-  return out;
+/// Lowest byte first, as this processor has it.
+template <class Number>
+std::string fixed(Number value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
 std::string varint(std::uint64_t value) {
@@ -53,12 +49,12 @@ std::string bytes_field(Field field, std::string_view bytes) {
 
 std::string event(const std::string& more) {
   const double seconds = static_cast<double>(unix_ms()) * 1e-3;
-  return tf_record(key(kWallTime, kFixed64) + fixed(std::bit_cast<std::uint64_t>(seconds)) + more);
+  return tf_record(key(kWallTime, kFixed64) + fixed(seconds) + more);
 }
 
 std::string scalar(std::string_view tag, double value) {
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  return bytes_field(kValue, bytes_field(kTag, tag) + key(kSimpleValue, kFixed32) + fixed(bits));
+  return bytes_field(kValue, bytes_field(kTag, tag) + key(kSimpleValue, kFixed32) +
+                                 fixed(static_cast<float>(value)));
 }
 
 std::string host_name() {
