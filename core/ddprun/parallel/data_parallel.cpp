@@ -84,26 +84,15 @@ void check_overlap(const Plan& plan, Precision& precision, const std::string& wh
                              "call range_ready()"});
 }
 
-namespace {
-
-RunDescription with_optimizer(RunDescription run, const OptimizerConfig& optimizer) {
-  run.optimizer = optimizer;
-  return run;
-}
-
-}  // namespace
-
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer, const RunDescription& run,
                            StepExtent extent)
-    : DataParallel(
-          prepare(parameters, group, strategy, precision, with_optimizer(run, optimizer), extent),
-          group, strategy, precision, optimizer, extent) {}
+    : DataParallel(prepare(parameters, group, strategy, precision, optimizer, run, extent), group,
+                   strategy, precision, extent) {}
 
 DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
-                           Precision& precision, const OptimizerConfig& optimizer,
-                           StepExtent extent)
+                           Precision& precision, StepExtent extent)
     : extent_(extent),
       run_(std::move(preparation.run)),
       strategy_(strategy),
@@ -119,14 +108,15 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       context_(group, shard_group_, buffers_, std::move(preparation.plan)),
       precision_(precision),
       linear_(called(precision, "linear()", [&] { return precision.linear(); })),
-      optimizer_(make_optimizer(optimizer, buffers_)),
-      order_(optimizer.overlap),
+      optimizer_(make_optimizer(run_.optimizer, buffers_)),
+      order_(run_.optimizer.overlap),
       walk_(roles_, context_, frozen_.get(), strategy, arrivals_),
       alike_(group, walk_.sharded()),
       marks_details_(group.device().torch_device().is_cpu()) {
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
-  if (optimizer.overlap) {
+  const bool overlap = run_.optimizer.overlap;
+  if (overlap) {
     check_overlap(context_.plan(), precision, "optimizer.overlap");
     context_.on_range_ready([this](Range range) { return on_range_ready(range); });
   }
@@ -139,9 +129,9 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
   }
   const BufferDtypes& dtypes = buffers_.dtypes();
   const bool own_gradients = buffers_.owns_all() && !sharded() && dtypes.reduce == dtypes.model &&
-                             precision.loss_scaler() == nullptr && !optimizer.overlap;
+                             precision.loss_scaler() == nullptr && !overlap;
   watched_.begin(buffers_, frozen_ ? &frozen_->buffers() : nullptr,
-                 {.gradients = own_gradients, .parameters_rest = !optimizer.overlap});
+                 {.gradients = own_gradients, .parameters_rest = !overlap});
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
 }
 

@@ -193,7 +193,7 @@ class DataParallel {
  private:
   class Hook;
   DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
-               Precision& precision, const OptimizerConfig& optimizer, StepExtent extent);
+               Precision& precision, StepExtent extent);
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);

@@ -167,11 +167,12 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
 }  // namespace
 
 Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
-                    const Strategy& strategy, Precision& precision, RunDescription run,
-                    StepExtent extent) {
+                    const Strategy& strategy, Precision& precision,
+                    const OptimizerConfig& optimizer, RunDescription run, StepExtent extent) {
   ParameterRoles roles(parameters);
-  check_same_choices({strategy.called, precision.called, text_of(run.optimizer)}, group);
+  check_same_choices({strategy.called, precision.called, text_of(optimizer)}, group);
   check_same_model(roles, group);
+  run.optimizer = optimizer;
   run.world_size = group.size();
   if (const c10::Device device = group.device().torch_device(); !device.is_meta()) {
     run.device = device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;

@@ -29,8 +29,8 @@ struct Preparation {
 /// or optimizers differ, and for a refusal; Error if the plans of all ranks do not make up the
 /// whole. All ranks call it.
 Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
-                    const Strategy& strategy, Precision& precision, RunDescription run,
-                    StepExtent extent);
+                    const Strategy& strategy, Precision& precision,
+                    const OptimizerConfig& optimizer, RunDescription run, StepExtent extent);
 
 /// The ranks that own every element once, `shards` of them as in a plan, and this one among them;
 /// 0: all. All ranks call it.
