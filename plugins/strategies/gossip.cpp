@@ -1,7 +1,6 @@
 // Strategy "gossip": each rank averages its parameters with one other rank's in each step (Lian et
 // al., NeurIPS 2017: decentralized SGD; Ying et al., NeurIPS 2021: one peer at a time).
 #include <bit>
-#include <string>
 #include <vector>
 
 #include "ddprun/plugin/deviations.h"

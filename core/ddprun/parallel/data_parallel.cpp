@@ -3,7 +3,6 @@
 #include "ddprun/parallel/data_parallel.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/clamp.h>
 #include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -12,7 +11,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <string_view>
-#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/plugin/called.h"

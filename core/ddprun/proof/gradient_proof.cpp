@@ -2,7 +2,6 @@
 #include "ddprun/proof/gradient_proof.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -16,7 +16,6 @@
 #include <limits>
 #include <locale>
 #include <map>
-#include <string>
 #include <system_error>
 #include <thread>
 

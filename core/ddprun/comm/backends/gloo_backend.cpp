@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
-#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
