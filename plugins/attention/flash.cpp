@@ -1,6 +1,5 @@
 // flash: FlashAttention-2 on the CPU (Dao 2023). Scores exist by tiles alone, in forward and
 // backward.
-
 #include "ddprun/kernels/attention/flash_of_tensors.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/export.h"

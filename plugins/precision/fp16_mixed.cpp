@@ -18,12 +18,12 @@
 
 namespace {
 
-/// The rules of torch.amp.GradScaler. The scale and what decides over it are tensors that stay on
-/// the device, so nothing waits for them. They are the same tensors in each step, so a captured
-/// step finds them.
-class DynamicScaler final : public ddprun::LossScaler {
+/// Scales by the rules of torch.amp.GradScaler. The scale and what decides over it are tensors that
+/// stay on the device, so nothing waits for them. They are the same tensors in each step, so a
+/// captured step finds them.
+class Fp16Mixed final : public ddprun::Precision, public ddprun::LossScaler {
  public:
-  void declare_options(ddprun::Options& options) {
+  void declare_options(ddprun::Options& options) override {
     options.option("init_scale", &init_scale_, "factor of the loss in the first step",
                    {.min = std::numeric_limits<float>::min(), .max = 1e38});
     options.option("growth_factor", &growth_factor_,
@@ -35,13 +35,26 @@ class DynamicScaler final : public ddprun::LossScaler {
                    {.min = 1, .max = std::numeric_limits<int>::max()});
   }
 
-  /// Makes the tensors, where `parameter` is.
-  void begin(const at::Tensor& parameter) {
-    const auto options = parameter.options().requires_grad(false);
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    return ddprun::needs_reference_kernels(run, "the fused kernels do not compute in float16");
+  }
+
+  void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
+    const at::Tensor& first = parameters.front().tensor;
+    device_ = first.device().type();
+    const auto options = first.options().requires_grad(false);
     scale_ = at::full({}, init_scale_, options.dtype(at::kFloat));
     overflow_ = at::zeros({}, options.dtype(at::kFloat));
     growth_steps_ = at::zeros({}, options.dtype(at::kInt));
   }
+
+  ddprun::PrecisionDtypes dtypes() const override { return {.buffers = {.compute = at::kHalf}}; }
+
+  std::unique_ptr<Guard> forward_guard() override {
+    return std::make_unique<ddprun::AutocastGuard>(device_, at::kHalf);
+  }
+
+  ddprun::LossScaler* loss_scaler() override { return this; }
 
   at::Tensor scale(const at::Tensor& loss) override {
     if (step_done_) {  // only after it had all ranks agreed on the overflow
@@ -63,7 +76,7 @@ class DynamicScaler final : public ddprun::LossScaler {
     return {.factor = scale_.reciprocal(), .overflow = overflow_};
   }
 
-  void declare_state(ddprun::State& state) {
+  void declare_state(ddprun::State& state) override {
     state.tensor("scale", scale_);
     state.tensor("growth_steps", growth_steps_);
     state.tensor("overflow", overflow_);
@@ -81,34 +94,6 @@ class DynamicScaler final : public ddprun::LossScaler {
   at::Tensor growth_steps_;  // int32 (): without overflow, since the scale last changed
   at::Tensor overflow_;      // float32 (): of the last step
   bool step_done_ = false;   // and the scale has not heeded it yet
-};
-
-class Fp16Mixed final : public ddprun::Precision {
- public:
-  void declare_options(ddprun::Options& options) override { scaler_.declare_options(options); }
-
-  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
-    return ddprun::needs_reference_kernels(run, "the fused kernels do not compute in float16");
-  }
-
-  void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
-    const at::Tensor& first = parameters.front().tensor;
-    device_ = first.device().type();
-    scaler_.begin(first);
-  }
-
-  ddprun::PrecisionDtypes dtypes() const override { return {.buffers = {.compute = at::kHalf}}; }
-
-  std::unique_ptr<Guard> forward_guard() override {
-    return std::make_unique<ddprun::AutocastGuard>(device_, at::kHalf);
-  }
-
-  ddprun::LossScaler* loss_scaler() override { return &scaler_; }
-
-  void declare_state(ddprun::State& state) override { scaler_.declare_state(state); }
-
- private:
-  DynamicScaler scaler_;
   c10::DeviceType device_ = c10::kCPU;
 };
 
