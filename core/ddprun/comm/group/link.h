@@ -1,7 +1,6 @@
 // How long a collective takes on a link, on paper: alpha (latency) and beta (bandwidth).
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "ddprun/comm/store/collective_kind.h"
@@ -13,7 +12,6 @@ enum class Algorithm : std::uint8_t {
   alternating_ring,  ///< the same slices, half of them in each direction at a time
   tree,              ///< two binary trees with half of the data each
 };
-constexpr auto choice_names(Algorithm) { return std::array{"ring", "alternating_ring", "tree"}; }
 
 /// What joins two neighbours. Of an alternating ring the bandwidth is that of both directions
 /// together, as the Scaling Book counts it; else of one.
