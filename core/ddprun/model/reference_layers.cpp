@@ -228,10 +228,16 @@ Transformer::Operators Transformer::plain(const at::Tensor& first_keys) {
 at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
                                        const Documents& documents,
                                        const std::string& format) const {
-  std::optional<AutocastGuard> guard;
-  if (format == "bfloat16") guard.emplace(ids.device().type(), at::kBFloat16);
-  if (format == "float16") guard.emplace(ids.device().type(), at::kHalf);
-  return loss_by(plain(documents.first_keys), ids, targets, documents.divisor);
+  Operators by = plain(documents.first_keys);
+  if (format == "bfloat16" || format == "float16") {
+    const at::ScalarType dtype = format == "bfloat16" ? at::kBFloat16 : at::kHalf;
+    // Held in each product, as backward may compute blocks again, when only the precision's is.
+    by.linear = by.head = [dtype](const at::Tensor& x, const at::Tensor& weight) {
+      const AutocastGuard guard(x.device().type(), dtype);
+      return at::linear(x, weight);
+    };
+  }
+  return loss_by(by, ids, targets, documents.divisor);
 }
 
 at::Tensor Transformer::exact_loss(const at::Tensor& ids, const at::Tensor& targets,

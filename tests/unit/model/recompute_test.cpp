@@ -85,9 +85,12 @@ class Recompute : public ::testing::TestWithParam<KernelSet> {
     for (const Tokens& tokens : {a_, b_}) {
       (model.loss(tokens.ids, tokens.targets) / 2).backward();
     }
+    return gradients_of(model);
+  }
+
+  static at::Tensor gradients_of(const Transformer& model) {
     std::vector<at::Tensor> all;
-    for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
-      all.push_back(tensor.grad().flatten());
+    for (const NamedTensor& each : model.parameters()) all.push_back(each.tensor.grad().flatten());
     return at::cat(all);
   }
 
@@ -106,6 +109,18 @@ TEST_P(Recompute, GradientsAreThoseOfNoneBitForBit) {
     for (const RecomputeConfig& form : forms()) {
       EXPECT_TRUE(at::equal(gradients(form, compute), expected)) << to_string(form);
     }
+  }
+}
+
+// Without a precision that would switch autocast on when backward computes again.
+TEST_P(Recompute, TheReferenceRoundsAsWithoutIt) {
+  for (const char* const format : {"bfloat16", "float16"}) {
+    const auto reference = [&](const RecomputeConfig& recompute) {
+      const Transformer model(config_of(GetParam(), recompute), *attention_, 3);
+      model.reference_loss(a_.ids, a_.targets, {}, format).backward();
+      return gradients_of(model);
+    };
+    EXPECT_TRUE(at::equal(reference(of_form(RecomputeForm::every_block)), reference({}))) << format;
   }
 }
 
