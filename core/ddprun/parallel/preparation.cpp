@@ -56,6 +56,8 @@ void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
                              "out alike, and freezes the same"});
 }
 
+std::string text_of(const Plugin& plugin) { return plugin.called + " " + plugin.options; }
+
 std::string text_of(const OptimizerConfig& optimizer) {
   std::string out =
       fmt::format("optimizer {} of betas {}, eps {}, weight_decay {}, momentum {}{}",
@@ -170,7 +172,7 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& gr
                     const Strategy& strategy, Precision& precision,
                     const OptimizerConfig& optimizer, RunDescription run, StepExtent extent) {
   ParameterRoles roles(parameters);
-  check_same_choices({strategy.called, precision.called, text_of(optimizer)}, group);
+  check_same_choices({text_of(strategy), text_of(precision), text_of(optimizer)}, group);
   check_same_model(roles, group);
   run.optimizer = optimizer;
   run.world_size = group.size();

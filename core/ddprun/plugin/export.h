@@ -9,7 +9,7 @@
 namespace ddprun {
 
 /// Raised whenever a class of the SDK changes shape. Another version is refused.
-inline constexpr std::uint32_t kPluginApiVersion = 18;
+inline constexpr std::uint32_t kPluginApiVersion = 19;
 
 /// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
 /// in any way. The fields are checked in this order, before any C++ object is used.

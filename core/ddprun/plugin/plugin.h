@@ -26,7 +26,9 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 class Plugin {
  public:
   virtual ~Plugin();
-  std::string called;  ///< by messages: "strategy naive"; empty unless a registry made it
+  // Empty unless a registry made it.
+  std::string called;   ///< by messages: "strategy naive"
+  std::string options;  ///< with their values: "{bucket_mb: 25}"
 
   /// Declares the YAML options (options.h). Called first, in the launching process and in each
   /// rank.

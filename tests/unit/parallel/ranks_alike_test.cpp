@@ -138,7 +138,15 @@ struct OtherChoice {
   std::function<void(OptimizerConfig& optimizer)> change;
   const char* got;
   const char* expected;
+  const char* of_first = "{name: zero1}";  ///< rank 0's strategy
 };
+
+std::string refusal_of(const at::Tensor& weight, ProcessGroup& group, Strategy& strategy,
+                       const OptimizerConfig& optimizer = {}) {
+  Precision precision;
+  return test::error_of(
+      [&] { DataParallel({{"weight", weight}}, group, strategy, precision, optimizer); });
+}
 
 class RanksChoices : public testing::TestWithParam<OtherChoice> {};
 
@@ -148,11 +156,8 @@ TEST_P(RanksChoices, AreHeldAgainstEachOther) {
     OptimizerConfig optimizer;
     const bool other = group.rank() == 1;
     if (other) GetParam().change(optimizer);
-    const auto strategy = test::strategy_of(other ? GetParam().strategy : "{name: zero1}");
-    Precision precision;
-    EXPECT_THAT(test::error_of([&] {
-                  DataParallel({{"weight", weight}}, group, *strategy, precision, optimizer);
-                }),
+    const auto strategy = test::strategy_of(other ? GetParam().strategy : GetParam().of_first);
+    EXPECT_THAT(refusal_of(weight, group, *strategy, optimizer),
                 AllOf(HasSubstr("different plugins, options or optimizers"),
                       HasSubstr(GetParam().got), HasSubstr(GetParam().expected)))
         << "on rank " << group.rank();
@@ -162,8 +167,12 @@ TEST_P(RanksChoices, AreHeldAgainstEachOther) {
 const OtherChoice kOtherChoices[] = {
     {"strategy", "{name: flat}", [](auto&) {}, "got: on rank 1: strategy flat",
      "expected: as on rank 0: strategy zero1"},
-    {"options", "{name: zero1, gather_under_forward: true}", [](auto&) {}, "on rank 1: a plan with",
-     "as on rank 0: a plan with"},
+    {"options", "{name: zero1, gather_under_forward: true}", [](auto&) {},
+     "got: on rank 1: strategy zero1 {gather_under_forward: true}",
+     "expected: as on rank 0: strategy zero1 {gather_under_forward: false}"},
+    {"options_of_no_plan", "{name: local_sgd, every: 8}", [](auto&) {},
+     "got: on rank 1: strategy local_sgd {every: 8, ",
+     "expected: as on rank 0: strategy local_sgd {every: 4, ", "{name: local_sgd, every: 4}"},
     {"optimizer", "{name: zero1}", [](auto& optimizer) { optimizer.weight_decay = 0; },
      "weight_decay 0, ", "weight_decay 0.1, "},
     {"groups", "{name: zero1}",
@@ -172,6 +181,28 @@ const OtherChoice kOtherChoices[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Differ, RanksChoices, testing::ValuesIn(kOtherChoices),
                          [](const auto& info) { return info.param.name; });
+
+/// A class of the program's own, whose options nobody knows.
+class Planned final : public Strategy {
+ public:
+  explicit Planned(std::int64_t bytes) : bytes_(bytes) {}
+  Plan plan(const ParameterLayout&, int) const override {
+    return {.collectives = {{CollectiveKind::all_reduce, bytes_}}};
+  }
+  void finish_backward() override {}
+
+ private:
+  std::int64_t bytes_;
+};
+
+TEST(RanksChoices, PlansAreHeldAgainstEachOther) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    Planned strategy(group.rank() == 1 ? 512 : 256);
+    EXPECT_THAT(refusal_of(at::ones({8, 8}).requires_grad_(), group, strategy),
+                AllOf(HasSubstr("got: on rank 1: a plan with all_reduce of 512 bytes"),
+                      HasSubstr("expected: as on rank 0: a plan with all_reduce of 256 bytes")));
+  });
+}
 
 }  // namespace
 }  // namespace ddprun::ranks_alike_test
