@@ -2,6 +2,7 @@
 #include "ddprun/parallel/unit_walk.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +73,6 @@ void UnitWalk::before_forward(MicroBatch micro_batch) {
 
 at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
   next_ = 0;
-  open_ = -1;
   marks_.clear();
   if (needs_units() && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
@@ -82,10 +82,9 @@ at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
 }
 
 at::Tensor UnitWalk::again(const std::function<at::Tensor()>& part) {
-  const bool nested = std::exchange(again_, true);
-  const at::Tensor out = part();
-  again_ = nested;
-  return out;
+  const bool outer = std::exchange(again_, true);
+  const auto restore = c10::make_scope_exit([&] { again_ = outer; });
+  return part();
 }
 
 at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& forward) {
@@ -99,9 +98,11 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
   check_alone(models_unit);
   if (!again_) mark_begin(models_unit);
   before(Pass::forward, models_unit);
-  const int outer = std::exchange(open_, models_unit);
-  const at::Tensor out = forward();
-  open_ = outer;
+  const at::Tensor out = [&] {
+    const int outer = std::exchange(open_, models_unit);
+    const auto restore = c10::make_scope_exit([&] { open_ = outer; });
+    return forward();
+  }();
   after(Pass::forward, roles_.units[models_unit]);
   if (!again_) mark_end();
   if (!out.requires_grad()) return out;

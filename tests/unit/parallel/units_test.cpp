@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -187,6 +188,18 @@ TEST(UnitsRefused, WithinAnotherWhereAThirdTakesItsPlace) {
   };
   EXPECT_THAT(refused(evaluate), AllOf(HasSubstr("a unit was computed within another one"),
                                        HasSubstr("got: unit 1 within unit 0")));
+}
+
+TEST(UnitsRefused, NotAfterAPartThatThrew) {
+  const auto throws = []() -> at::Tensor { throw std::runtime_error("the model's"); };
+  const auto evaluate = [&](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+    EXPECT_THROW(ddp.forward_again(throws), std::runtime_error);
+    ddp.evaluate([&] {
+      EXPECT_THROW(ddp.unit(0, throws), std::runtime_error);
+      return model.forward(ddp, input_of(group, 0)).sum();
+    });
+  };
+  EXPECT_EQ(refused(evaluate), "no error");
 }
 
 }  // namespace
