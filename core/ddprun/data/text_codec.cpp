@@ -19,6 +19,10 @@ std::vector<std::int64_t> TextCodec::encode(const std::string& text) const {
   return out;
 }
 
+std::int64_t TextCodec::text_bytes(const std::vector<std::int64_t>& tokens) const {
+  return std::ssize(tokenizer_ ? tokenizer_->decode(tokens, /*with_marks=*/false) : decode(tokens));
+}
+
 std::string TextCodec::decode(const std::vector<std::int64_t>& tokens) const {
   std::string out;
   for (const std::int64_t token : tokens) {

@@ -22,6 +22,9 @@ class TextCodec {
   /// How many tokens there may be: 256, or those of the tokenizer.
   std::int64_t size() const { return bytes_ ? 256 : tokenizer_->size(); }
   std::vector<std::int64_t> encode(const std::string& text) const;
+  /// How many bytes of text they are. A token that is none has no text, and neither has one that a
+  /// tokenizer calls special: it stands between texts.
+  std::int64_t text_bytes(const std::vector<std::int64_t>& tokens) const;
   /// A token that is none, of a vocabulary with more of them than the codec has, is "?".
   std::string decode(const std::vector<std::int64_t>& tokens) const;
 

@@ -205,10 +205,12 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   return out;
 }
 
-std::string Tokenizer::decode(const std::vector<std::int64_t>& tokens) const {
+std::string Tokenizer::decode(const std::vector<std::int64_t>& tokens, bool with_marks) const {
   std::string out;
   for (const std::int64_t token : tokens) {
-    if (token >= 0 && token < size()) out += vocabulary_.tokens[static_cast<std::size_t>(token)];
+    if (token < 0 || token >= size()) continue;
+    if (!with_marks && contains(vocabulary_.marks, token)) continue;
+    out += vocabulary_.tokens[static_cast<std::size_t>(token)];
   }
   return out;
 }

@@ -26,6 +26,7 @@ struct Vocabulary {
   };
   std::vector<Join> joins = {};
   std::vector<std::int32_t> special = {};  ///< tokens that stand for their own text alone
+  std::vector<std::int32_t> marks = {};    ///< those of them that are no text: they stand beside it
   std::string pattern = kGpt2Pattern;
   /// Whether a piece that is a token is that token, whatever joins would make of it.
   bool whole_pieces_first = false;
@@ -46,8 +47,8 @@ class Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& out,
               bool with_special = true) const;
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The bytes of tokens; of a number that is none, nothing.
-  std::string decode(const std::vector<std::int64_t>& tokens) const;
+  /// The bytes of tokens; of a number that is none, nothing, and of marks, unless `with_marks`.
+  std::string decode(const std::vector<std::int64_t>& tokens, bool with_marks = true) const;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::int64_t size() const { return std::ssize(vocabulary_.tokens); }

@@ -13,6 +13,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
 
 namespace ddprun {
@@ -149,6 +150,7 @@ Vocabulary vocabulary_of(const json& in) {
     }
     put(out.tokens, added.at("id").get<std::int64_t>(), added.at("content").get<std::string>());
     out.special.push_back(added.at("id").get<std::int32_t>());
+    if (added.value("special", true)) out.marks.push_back(out.special.back());
   }
   return out;
 }
@@ -247,7 +249,7 @@ std::string to_tokenizer_json(const Vocabulary& vocabulary) {
                      {"lstrip", false},
                      {"rstrip", false},
                      {"normalized", false},
-                     {"special", true}});
+                     {"special", contains(vocabulary.marks, token)}});
   }
   const ordered split = {{"type", "Split"},
                          {"pattern", {{"Regex", vocabulary.pattern}}},

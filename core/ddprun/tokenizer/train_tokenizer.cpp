@@ -207,6 +207,7 @@ Vocabulary train_vocabulary(const PieceCounts& counts, std::int64_t size,
     out.special.push_back(static_cast<std::int32_t>(out.tokens.size()));
     out.tokens.push_back(text);
   }
+  out.marks = out.special;
   return out;
 }
 

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numbers>
+
+#include "ddprun/tokenizer/train_tokenizer.h"
 #include "support/experiments.h"
 #include "support/plugin_registry.h"
+#include "support/temporary_folder.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -89,6 +93,27 @@ TEST(Evaluation, SamplesAreNotThoseOfTheSeed) {
   training(experiment).optimizer.lr = 0;
   const auto losses = losses_of(experiment);
   EXPECT_EQ(losses[2], losses[6]);  // the same samples each time
+}
+
+// Half of the targets are the first of all tokens, a byte, and half stand between texts.
+TEST(Evaluation, TokensBetweenTextsAreNoBytes) {
+  const test::TemporaryFolder folder;
+  folder.write("v.json", to_tokenizer_json(train_vocabulary({}, 257, kGpt2Pattern, {"<|end|>"})));
+  std::string tokens;
+  for (int i = 0; i < 1000; ++i) tokens += std::string("\0\0\0\1", 4);
+  folder.write("t.bin", tokens);
+  Experiment experiment = experiment_of(1);
+  TrainingConfig& config = training(experiment);
+  config.model.vocab_size = 300;
+  config.data = {.source = DataKind::tokens,
+                 .path = {folder.path() / "t.bin"},
+                 .tokenizer = folder.path() / "v.json"};
+  config.train.eval.path = config.data.path;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    const Evaluation evaluation(experiment, trainer, group);
+    EXPECT_NEAR(evaluation.bits_per_byte(std::numbers::ln2).value(), 2, 1e-12);
+  });
 }
 
 }  // namespace

@@ -198,6 +198,8 @@ TEST(Tokenizer, DecodesToTheSameBytes) {
     EXPECT_EQ(tokenizer.decode({tokens.begin(), tokens.end()}), text);
   }
   EXPECT_EQ(tokenizer.decode({-1, 5000, 97}), "a");
+  EXPECT_EQ(tokenizer.decode({0, 97, 299, 0}), std::string("\0a<|end|>\0", 10));
+  EXPECT_EQ(tokenizer.decode({0, 97, 299, 0}, /*with_marks=*/false), std::string("\0a\0", 3));
 }
 
 TEST(Tokenizer, SpecialTokensStandForThemselvesTheLongestFirst) {
@@ -283,12 +285,17 @@ TEST(TokenizerFile, IsReadAsItWasWritten) {
   const Tokenizer read = read_tokenizer(folder.path() / "t.json");
   EXPECT_EQ(read.vocabulary().tokens, vocabulary.tokens);
   EXPECT_EQ(read.vocabulary().special, vocabulary.special);
+  EXPECT_EQ(read.vocabulary().marks, vocabulary.marks);
   EXPECT_EQ(read.vocabulary().pattern, vocabulary.pattern);
   EXPECT_EQ(read.encode(kText), Tokenizer(vocabulary, "test").encode(kText));
 }
 
 class OtherTokenizers : public testing::Test {
  protected:
+  Tokenizer read(const std::string& text) {
+    folder_.write("t", text);
+    return read_tokenizer(folder_.path() / "t");
+  }
   std::string refusal(const std::string& text, const std::string& pattern = {}) {
     folder_.write("t", text);
     return test::error_of<ConfigError>([&] { read_tokenizer(folder_.path() / "t", pattern); });
@@ -300,6 +307,11 @@ class OtherTokenizers : public testing::Test {
   }
   test::TemporaryFolder folder_;
 };
+
+TEST_F(OtherTokenizers, AddTokensThatAreText) {
+  const Tokenizer tokenizer = read(with("\"special\": true", "\"special\": false"));
+  EXPECT_EQ(tokenizer.decode({259}, /*with_marks=*/false), "<|end|>");
+}
 
 TEST_F(OtherTokenizers, AreRefusedInWords) {
   EXPECT_THAT(refusal(""), HasSubstr("which they do not say"));

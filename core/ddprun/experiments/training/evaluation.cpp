@@ -38,7 +38,7 @@ double Evaluation::find_bytes_per_token() const {
     std::vector<std::int64_t> counted;
     std::copy_if(begin, begin + targets.numel(), std::back_inserter(counted),
                  [](std::int64_t target) { return target >= 0; });
-    bytes += static_cast<double>(codec_.decode(counted).size());
+    bytes += static_cast<double>(codec_.text_bytes(counted));
     tokens += static_cast<double>(counted.size());
   }
   return bytes / tokens;

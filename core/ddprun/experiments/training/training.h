@@ -208,8 +208,8 @@ struct Training : RunnableKind {
                .if_not_finite = "a lower optimizer.lr, or clipping"});
   const Quantity& bits_per_byte =
       declare("bits_per_byte", "bits",
-              "`validation_loss` / ln 2 / bytes of a target; of text, and of tokens with "
-              "`data.tokenizer`",
+              "`validation_loss` / ln 2 / bytes of text of a target, of which a tokenizer's "
+              "special tokens have none; of text, and of tokens with `data.tokenizer`",
               {.optional = true,
                .over_steps = OverSteps::ends,
                .title = "bits/byte",
