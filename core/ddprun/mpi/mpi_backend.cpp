@@ -53,6 +53,71 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
 /// avg is the sum, divided once.
 MPI_Op undivided(ReduceOp op) { return op == ReduceOp::max ? MPI_MAX : MPI_SUM; }
 
+/// MPI's calls within a group. Each collective has a copy: one that was given up may return when
+/// the backend is gone.
+struct Calls {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0, size = 1;
+
+  void run(const CollectiveArguments& arguments, ReduceOp op) const {
+    switch (arguments.kind) {
+      case CollectiveKind::all_reduce:
+        return all_reduce(arguments, op);
+      case CollectiveKind::reduce_scatter:
+        return reduce_scatter(arguments, op);
+      case CollectiveKind::all_gather:
+        return all_gather(arguments);
+      case CollectiveKind::broadcast: {
+        const at::Tensor& tensor = arguments.outputs[0];
+        return check(MPI_Bcast(data_of(tensor), count_of(tensor), moved_type(tensor),
+                               static_cast<int>(arguments.root), comm),
+                     "MPI_Bcast");
+      }
+      case CollectiveKind::barrier:
+        return check(MPI_Barrier(comm), "MPI_Barrier");
+    }
+  }
+
+ private:
+  void all_reduce(const CollectiveArguments& arguments, ReduceOp op) const {
+    for (at::Tensor tensor : arguments.outputs) {
+      check(MPI_Allreduce(MPI_IN_PLACE, data_of(tensor), count_of(tensor),
+                          number_type(tensor.scalar_type()), undivided(op), comm),
+            "MPI_Allreduce");
+      if (op == ReduceOp::avg) tensor.div_(size);
+    }
+  }
+
+  void reduce_scatter(const CollectiveArguments& arguments, ReduceOp op) const {
+    const at::Tensor& input = arguments.input;
+    at::Tensor output = arguments.outputs[0];
+    // MPI's input and output must be apart.
+    at::Tensor slice = overlap(input, output) ? at::empty_like(output) : output;
+    check(MPI_Reduce_scatter_block(data_of(input), data_of(slice), count_of(output),
+                                   number_type(input.scalar_type()), undivided(op), comm),
+          "MPI_Reduce_scatter_block");
+    if (op == ReduceOp::avg) slice.div_(size);
+    if (data_of(slice) != data_of(output)) output.copy_(slice);
+  }
+
+  void all_gather(const CollectiveArguments& arguments) const {
+    const std::vector<at::Tensor>& outputs = arguments.outputs;
+    const at::Tensor& input = arguments.input;
+    const at::Tensor gathered =
+        outputs.size() == 1 ? outputs[0] : at::empty({size, input.numel()}, input.options());
+    const int count = count_of(input);
+    const MPI_Datatype type = moved_type(input);
+    const bool in_place = data_of(input) == data_of(gathered) + rank * bytes_of(input);
+    check(MPI_Allgather(in_place ? MPI_IN_PLACE : data_of(input), count, type, data_of(gathered),
+                        count, type, comm),
+          "MPI_Allgather");
+    for (std::size_t i = 0; outputs.size() > 1 && i < outputs.size(); ++i) {
+      at::Tensor output = outputs[i];
+      output.copy_(gathered[static_cast<std::int64_t>(i)].view(output.sizes()));
+    }
+  }
+};
+
 /// Each collective is MPI's blocking one, on a thread of its own, one at a time, in the order of
 /// the calls: MPI's non-blocking collectives are other, slower algorithms. All-reduce and
 /// reduce-scatter do sum, avg and max of the types that MPI has (backend_lacks()). The other
@@ -68,11 +133,12 @@ class MpiBackend final : public CollectiveBackend {
   MpiBackend(Session& session, const CommConfig& config)
       : CollectiveBackend(session.rank(), session.size(), "mpi", to_milliseconds(config.timeout_s)),
         session_(session),
+        calls_{.rank = session.rank(), .size = session.size()},
         tasks_(to_milliseconds(config.timeout_s), [&session] { session.mark_stuck(); }) {
     const CallLimit within("MPI_Comm_dup", to_milliseconds(config.timeout_s));
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &ranks_), "MPI_Comm_dup");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &calls_.comm), "MPI_Comm_dup");
     // The default handler ends the process.
-    check(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_set_errhandler(calls_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
 
   ~MpiBackend() override {
@@ -85,7 +151,8 @@ class MpiBackend final : public CollectiveBackend {
     for (const at::Tensor& each : gathers ? std::vector{arguments.input} : arguments.outputs) {
       count_of(each);
     }
-    return tasks_.submit(arguments.outputs, [this, arguments, op] { run(arguments, op); });
+    return tasks_.submit(arguments.outputs,
+                         [calls = calls_, arguments, op] { calls.run(arguments, op); });
   }
 
   /// Ordinary memory: MPI copies between processes by itself.
@@ -96,72 +163,15 @@ class MpiBackend final : public CollectiveBackend {
   /// Ends in order. All ranks call it, with no collective under way.
   void shutdown() override {
     const CallLimit within("MPI_Comm_free", getBackendOptions()->timeout);
-    check(MPI_Comm_free(&ranks_), "MPI_Comm_free");
+    check(MPI_Comm_free(&calls_.comm), "MPI_Comm_free");
     ended_ = true;
   }
 
  private:
-  void all_reduce(const CollectiveArguments& arguments, ReduceOp op) const {
-    for (at::Tensor tensor : arguments.outputs) {
-      check(MPI_Allreduce(MPI_IN_PLACE, data_of(tensor), count_of(tensor),
-                          number_type(tensor.scalar_type()), undivided(op), ranks_),
-            "MPI_Allreduce");
-      if (op == ReduceOp::avg) tensor.div_(getSize());
-    }
-  }
-
-  void reduce_scatter(const CollectiveArguments& arguments, ReduceOp op) const {
-    const at::Tensor& input = arguments.input;
-    at::Tensor output = arguments.outputs[0];
-    // MPI's input and output must be apart.
-    at::Tensor slice = overlap(input, output) ? at::empty_like(output) : output;
-    check(MPI_Reduce_scatter_block(data_of(input), data_of(slice), count_of(output),
-                                   number_type(input.scalar_type()), undivided(op), ranks_),
-          "MPI_Reduce_scatter_block");
-    if (op == ReduceOp::avg) slice.div_(getSize());
-    if (data_of(slice) != data_of(output)) output.copy_(slice);
-  }
-
-  void all_gather(const CollectiveArguments& arguments) const {
-    const std::vector<at::Tensor>& outputs = arguments.outputs;
-    const at::Tensor& input = arguments.input;
-    const at::Tensor gathered =
-        outputs.size() == 1 ? outputs[0] : at::empty({getSize(), input.numel()}, input.options());
-    const int count = count_of(input);
-    const MPI_Datatype type = moved_type(input);
-    const bool in_place = data_of(input) == data_of(gathered) + getRank() * bytes_of(input);
-    check(MPI_Allgather(in_place ? MPI_IN_PLACE : data_of(input), count, type, data_of(gathered),
-                        count, type, ranks_),
-          "MPI_Allgather");
-    for (std::size_t rank = 0; outputs.size() > 1 && rank < outputs.size(); ++rank) {
-      at::Tensor output = outputs[rank];
-      output.copy_(gathered[static_cast<std::int64_t>(rank)].view(output.sizes()));
-    }
-  }
-
-  void run(const CollectiveArguments& arguments, ReduceOp op) const {
-    switch (arguments.kind) {
-      case CollectiveKind::all_reduce:
-        return all_reduce(arguments, op);
-      case CollectiveKind::reduce_scatter:
-        return reduce_scatter(arguments, op);
-      case CollectiveKind::all_gather:
-        return all_gather(arguments);
-      case CollectiveKind::broadcast: {
-        const at::Tensor& tensor = arguments.outputs[0];
-        return check(MPI_Bcast(data_of(tensor), count_of(tensor), moved_type(tensor),
-                               static_cast<int>(arguments.root), ranks_),
-                     "MPI_Bcast");
-      }
-      case CollectiveKind::barrier:
-        return check(MPI_Barrier(ranks_), "MPI_Barrier");
-    }
-  }
-
   Session& session_;
-  MPI_Comm ranks_ = MPI_COMM_NULL;
+  Calls calls_;
   bool ended_ = false;
-  TaskQueue tasks_;  // last: its thread uses the above
+  TaskQueue tasks_;
 };
 
 /// Refuses a process that MPI counts otherwise than the launch does: one that MPI did not start is
