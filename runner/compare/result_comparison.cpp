@@ -156,22 +156,35 @@ struct FolderContents {
   std::vector<fs::path> deeper = {};  ///< folders in it that hold results
 };
 
-bool is_result(const fs::path& folder) { return fs::exists(folder / kResult); }
+bool is_result(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kResult, ignored);
+}
 
-/// Folders of results are named by time, and `latest` is a link to one.
+/// The folders in this one that are results, which are named by time; without `latest`, which is a
+/// link to one, where the file system has links.
+std::vector<fs::path> results_in(const fs::path& folder) {
+  std::vector<fs::path> results;
+  std::error_code ignored;  // what cannot be read has none
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().filename() != kLatest && is_result(entry)) results.push_back(entry);
+  }
+  return results;
+}
+
 FolderContents contents_of(const fs::path& folder) {
   if (is_result(folder)) return {folder / kResult};
-  FolderContents out;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (!entry.is_directory() || entry.path().filename() == kLatest) continue;
-    if (is_result(entry.path())) {
-      ++out.results;
-      out.newest = std::max(out.newest, entry.path() / kResult);
-    } else if (is_result(entry.path() / kLatest)) {
-      out.deeper.push_back(entry.path());
-    }
+  const std::vector<fs::path> results = results_in(folder);
+  FolderContents out{.results = results.size()};
+  if (is_result(folder / kLatest)) {
+    out.newest = folder / kLatest / kResult;
+  } else if (!results.empty()) {
+    out.newest = std::ranges::max(results) / kResult;
   }
-  if (is_result(folder / kLatest)) out.newest = folder / kLatest / kResult;
+  if (!out.newest.empty()) return out;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (!results_in(entry).empty()) out.deeper.push_back(entry);
+  }
   return out;
 }
 
