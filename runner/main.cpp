@@ -75,9 +75,8 @@ int main(int argc, char** argv) {
   int fd = 0;
   while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);
   close(fd);
-  // A reader that has left and a limit on files are failures of a write, which is said where it
-  // happens. Their signals would end this process, and rows that are done with it.
-  std::signal(SIGPIPE, SIG_IGN);
+  // A limit on files is a failure of a write, which is said where it happens. Its signal would end
+  // this process, and rows that are done with it.
   std::signal(SIGXFSZ, SIG_IGN);
   // An inherited SIG_IGN would reap children before anybody has read how they ended.
   std::signal(SIGCHLD, SIG_DFL);

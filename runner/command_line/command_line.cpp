@@ -8,6 +8,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +30,10 @@
 namespace ddprun {
 
 namespace {
+
+/// They keep what they find in a folder, whoever reads what they print.
+constexpr std::array kKeepResults = {quickstart_command, run_batch, verify_command, diff_command,
+                                     tune_command};
 
 constexpr const char* kFirst = R"(
 Start with:
@@ -210,6 +216,8 @@ int parse_and_run(int argc, char** argv) {
   request.verbosity = static_cast<int>(app.get_subcommands().front()->count("--verbose"));
   set_up_logging(request);
   check_together(request);
+  // A reader that leaves takes no row that is done; what only prints ends with it.
+  if (contains(kKeepResults, request.command)) std::signal(SIGPIPE, SIG_IGN);
   return request.command(request);
 }
 

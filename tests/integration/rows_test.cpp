@@ -69,6 +69,16 @@ TEST(Rows, AReaderThatLeavesTakesNoRow) {
   EXPECT_EQ(statuses(result_of(folder, "two")), (std::vector<std::string>{"ok", "ok"}));
 }
 
+TEST(Rows, AReaderThatLeavesEndsWhatOnlyPrints) {
+  const TemporaryFolder folder;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"list"}, {"schema"}, {"describe", "train"}, {"--help"}}) {
+    const CommandResult result = must_end(128 + SIGPIPE, folder, words,
+                                          by_shell(R"("$0" "$@" | true; exit "${PIPESTATUS[0]}")"));
+    EXPECT_EQ(result.err, "") << words[0];
+  }
+}
+
 TEST(Rows, AnOutputThatIsFullTakesNoRow) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
   EXPECT_THAT(must_end(1, folder, {"one.yaml"}, by_shell(R"(exec "$0" "$@" >/dev/full)")).err,
