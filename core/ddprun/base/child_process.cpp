@@ -21,6 +21,22 @@ namespace ddprun {
 
 namespace {
 
+/// As long as it lives, children that ended stay until they are waited for, though this process may
+/// have inherited that SIGCHLD is ignored, which reaps them before.
+class ChildrenStay {
+ public:
+  ChildrenStay() {
+    const struct sigaction usual = {};
+    ::sigaction(SIGCHLD, &usual, &before_);
+  }
+  ~ChildrenStay() { ::sigaction(SIGCHLD, &before_, nullptr); }
+  ChildrenStay(const ChildrenStay&) = delete;
+  ChildrenStay& operator=(const ChildrenStay&) = delete;
+
+ private:
+  struct sigaction before_ = {};
+};
+
 /// The exit status of a child whose body returned; unlikely to be that of one that called exit().
 constexpr int kReturned = 113;
 
@@ -83,6 +99,7 @@ ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s
   const Descriptor reading(ends[0]);
   std::optional<Descriptor> writing(std::in_place, ends[1]);
   const pid_t parent = ::getpid();
+  const ChildrenStay stay;
   std::fflush(nullptr);  // else the child would hold the parent's buffered text
   const pid_t pid = ::fork();
   if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");

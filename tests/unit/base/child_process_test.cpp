@@ -34,6 +34,14 @@ TEST(ChildProcess, EveryOtherEndIsSaid) {
   EXPECT_EQ(hung.death, "no end within 0.2 s");
 }
 
+TEST(ChildProcess, EndsInAProgramThatIgnoresItsChildren) {
+  std::signal(SIGCHLD, SIG_IGN);
+  const ChildReport report = run_in_child([](int fd) { write_all(fd, "all"); }, 2);
+  EXPECT_EQ(std::signal(SIGCHLD, SIG_DFL), SIG_IGN) << "it is the program's";
+  EXPECT_EQ(report.text, "all");
+  EXPECT_EQ(report.death, "");
+}
+
 TEST(ChildProcess, LeavesNoDescriptorOpen) {
   const int before = free_descriptors(4096);
   run_in_child([](int) {}, 60);
