@@ -51,6 +51,7 @@ inline constexpr std::array kEnvironmentVariables = {
     EnvironmentVariable{"DDPRUN_PRODUCTS", "ddprun: what multiplies matrices"},
     EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "CUDA: which GPUs there are", true},
     EnvironmentVariable{"NCCL_HOSTID", "NCCL: which ranks share a host", true},
+    EnvironmentVariable{"GLOO_SOCKET_IFNAME", "gloo: interfaces, without world.interface", true},
     EnvironmentVariable{"NCCL_SOCKET_IFNAME", "NCCL: interfaces", true},
     EnvironmentVariable{"NCCL_IB_HCA", "NCCL: InfiniBand adapters", true},
     EnvironmentVariable{"NCCL_TOPO_FILE", "NCCL: the host's topology", true},

@@ -15,6 +15,8 @@
 #include <utility>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
@@ -254,6 +256,11 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000.0)));
 }
 
+std::string gloo_interfaces(const CommConfig& config) {
+  const char* const of_environment = std::getenv("GLOO_SOCKET_IFNAME");
+  return config.interface.empty() && of_environment != nullptr ? of_environment : config.interface;
+}
+
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
                                                     const std::string& where,
@@ -263,20 +270,24 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   const BatchThreads batch_threads;
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
+  const std::string interfaces = gloo_interfaces(config);
   try {
-    options->devices.push_back(
-        config.interface.empty()
-            ? c10d::ProcessGroupGloo::createDeviceForHostname(address)
-            : c10d::ProcessGroupGloo::createDeviceForInterface(config.interface));
+    if (interfaces.empty()) {
+      options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};
+    } else {
+      options->devices = mapped(split_at(interfaces, ','), [](const std::string& each) {
+        return c10d::ProcessGroupGloo::createDeviceForInterface(each);
+      });
+    }
   } catch (const std::exception& failure) {
-    const std::string asked =
-        config.interface.empty() ? "address " + address : "interface " + config.interface;
     throw_comm_error(
         failure,
         {.what = "gloo cannot listen on this host's network",
-         .where = where + ", " + asked,
+         .where =
+             where + (interfaces.empty() ? ", address " + address : ", interface " + interfaces),
          .expected = "an address of this host that the other ranks can reach",
-         .hint = "`interface` under `world:` chooses; `ip -br address` lists what is there"});
+         .hint = "`interface` under `world:` chooses, or else GLOO_SOCKET_IFNAME; `ip -br address` "
+                 "lists what is there"});
   }
   try {
     return c10::make_intrusive<GlooBackend>(store, rank, world_size, options);

@@ -19,7 +19,8 @@ constexpr auto choice_names(BackendKind) {
 struct CommConfig {
   BackendKind backend = BackendKind::automatic;
   std::int64_t gloo_threads = 2;  ///< collectives that gloo runs at a time
-  /// The network interface of gloo. If it is empty, gloo takes the one on the way to the master.
+  /// The network interfaces of gloo, with commas between. If it is empty, gloo takes those of
+  /// GLOO_SOCKET_IFNAME, or the one on the way to the master.
   std::string interface = "";
   double timeout_s = 60.0;  ///< of the rendezvous and of every collective
 };

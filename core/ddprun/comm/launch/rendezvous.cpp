@@ -168,7 +168,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   const auto timeout = to_milliseconds(config.timeout_s);
   const std::int64_t begin_ns = now_ns();
   std::string address;
-  if (config.interface.empty()) address = local_address(info);
+  if (gloo_interfaces(config).empty()) address = local_address(info);
   const StorePtr store =
       c10::make_intrusive<c10d::PrefixStore>("ddprun/" + run_id, store_of(info, timeout));
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);
