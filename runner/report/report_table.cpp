@@ -72,7 +72,8 @@ class Column {
 
  private:
   std::string number(double value) const {
-    return quantity_.text ? quantity_.text(value) : fmt::format("{:.{}f}", value, decimals_);
+    return quantity_.text ? quantity_.text(value)
+                          : text_as(fmt::format("{{:.{}f}}", decimals_))(value);
   }
   /// Between runs; of a single one between its steps; empty: there is but one value.
   std::string spread_of(std::size_t line) const {

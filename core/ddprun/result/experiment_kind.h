@@ -73,7 +73,7 @@ struct Quantity {
   /// Whether it is a speed or a time, which is withheld if ranks shared a device.
   bool timed = true;
   /// Formats the cell. If it is empty, OverSteps decides; a median then gets enough decimals to
-  /// show three digits of the largest value of its column.
+  /// show three digits of the largest value of its column, and more to read as zero only if it is.
   std::function<std::string(double value)> text = {};
 
   /// For docs/measurement.md: what a sample is, if the quantity is measured; else the formula.

@@ -79,6 +79,15 @@ TEST(ReportTable, NothingReadsAsZeroOrAsAllThatIsNot) {
   EXPECT_EQ(percent_text(0.0004), "0.04");
 }
 
+TEST(ReportTable, ATimeReadsAsZeroBesideALargeOneOnlyIfItIs) {
+  std::vector<Row> rows = {known_row("a=1"), known_row("a=2"), known_row("a=3")};
+  set_all(rows[0], training().exposed_ms, 20);
+  set_all(rows[1], training().exposed_ms, 0.004);
+  set_all(rows[2], training().exposed_ms, 0);
+  EXPECT_THAT(cells_below("exposed", rows), ElementsAre("20.0", "0.004", "0.0"));
+  EXPECT_THAT(cells_below("exposed %", rows), ElementsAre("90.9", "0.02", "0.0"));
+}
+
 TEST(ReportStatistics, RefusesRanksWithOtherSteps) {
   Row row = known_row("a=1");
   row.ranks[1].samples.pop_back();
