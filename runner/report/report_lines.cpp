@@ -195,14 +195,15 @@ void add_conditions(const std::vector<NamedRow>& rows, std::vector<ReportLine>& 
   }
 }
 
-/// Which rows a busy machine measured, the busiest first.
+/// Of which rows somebody took more than that share of a core, the busiest first.
 void add_busy(const std::vector<NamedRow>& rows, const char* who,
-              std::optional<double> RunLoad::*share, std::vector<ReportLine>& lines) {
+              std::optional<double> RunLoad::*share, double least,
+              std::vector<ReportLine>& lines) {
   constexpr std::size_t kShown = 6;
   std::vector<std::pair<double, std::string>> busy;
   for (const NamedRow& each : rows) {
     const double taken = (load_of(each.row).*share).value_or(0);
-    if (taken > RunLoad::kBusy) busy.emplace_back(taken, each.name);
+    if (taken > least) busy.emplace_back(taken, each.name);
   }
   if (busy.empty()) return;
   std::ranges::stable_sort(busy, std::greater(), &std::pair<double, std::string>::first);
@@ -278,8 +279,9 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
   add_repeats(table, names, lines);
   add_earlier(table, measured, lines);
   add_conditions(measured, lines);
-  add_busy(measured, "another program", &RunLoad::others, lines);
-  add_busy(measured, "another machine on the same host", &RunLoad::stolen, lines);
+  add_busy(measured, "another program", &RunLoad::others, RunLoad::kBusy, lines);
+  add_busy(measured, "another machine on the same host", &RunLoad::stolen, RunLoad::kBusy, lines);
+  add_busy(measured, "the cgroup's quota", &RunLoad::throttled, RunLoad::kThrottled, lines);
   add_proof(measured, failures, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);

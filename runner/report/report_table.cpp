@@ -172,27 +172,42 @@ void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable&
 
 /// Adds what else the machine did and how fast it was: of a line's runs, the busiest and slowest.
 void add_load(const TableLines& lines, TextTable& table) {
-  std::vector<std::pair<std::optional<double>, std::optional<double>>> loads;  // of each line
-  bool any = false;
+  struct Load {
+    std::optional<double> taken, throttled, gflops;
+  };
+  std::vector<Load> loads;  // of each line
+  const auto raise = [](std::optional<double>& to, double value) {
+    to = std::max(to.value_or(value), value);
+  };
   for (const TableLine& line : lines.lines()) {
-    auto& [taken, gflops] = loads.emplace_back();
+    Load& all = loads.emplace_back();
     for (const RunStatistics* run : line.runs) {
       const RunLoad load = load_of(run->run());
-      if (load.others) taken = std::max(taken.value_or(0), *load.others + load.stolen.value_or(0));
+      if (load.others) raise(all.taken, *load.others + load.stolen.value_or(0));
+      if (load.throttled) raise(all.throttled, *load.throttled);
       for (const auto& each : {load.before_gflops, load.after_gflops}) {
-        if (each) gflops = std::min(gflops.value_or(*each), *each);
+        if (each) all.gflops = std::min(all.gflops.value_or(*each), *each);
       }
     }
-    any = any || taken || gflops;
   }
-  if (!any) return;
-  table.columns.push_back({"others", true, kDropFirst - 1});
-  table.columns.push_back({"machine GFLOP/s", true, kDropFirst - 1});
-  for (std::size_t i = 0; i < table.lines.size(); ++i) {
-    if (lines.lines()[i].runs.empty()) continue;
-    const auto& [taken, gflops] = loads[i];
-    table.lines[i].cells.push_back({taken ? fmt::format("{:.0f} %", *taken * 100) : kNoValue});
-    table.lines[i].cells.push_back({gflops ? text_as("{:.0f}")(*gflops) : kNoValue});
+  const auto add = [&](const char* title, std::optional<double> Load::*figure, double factor,
+                       const char* format) {
+    table.columns.push_back({title, true, kDropFirst - 1});
+    for (std::size_t i = 0; i < table.lines.size(); ++i) {
+      if (lines.lines()[i].runs.empty()) continue;
+      const auto& value = loads[i].*figure;
+      table.lines[i].cells.push_back({value ? text_as(format, factor)(*value) : kNoValue});
+    }
+  };
+  const auto any = [&](std::optional<double> Load::*figure, double above) {
+    return std::ranges::any_of(loads, [&](const Load& each) { return each.*figure > above; });
+  };
+  if (any(&Load::taken, -1) || any(&Load::gflops, -1)) {
+    add("others", &Load::taken, 100, "{:.0f} %");
+    add("machine GFLOP/s", &Load::gflops, 1, "{:.0f}");
+  }
+  if (any(&Load::throttled, RunLoad::kThrottled)) {
+    add("throttled", &Load::throttled, 100, "{:.0f} %");
   }
 }
 

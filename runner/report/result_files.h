@@ -17,7 +17,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 16;
+inline constexpr int kResultSchemaVersion = 17;
 
 /// The keys for `report.timeline` and `report.columns`, where they choose lines and columns.
 inline constexpr const char* kDrawnLines = "timeline_lines";

@@ -31,7 +31,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 16);
+  EXPECT_EQ(json["schema_version"], 17);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");

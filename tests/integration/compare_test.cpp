@@ -97,7 +97,7 @@ TEST_F(Compare, ASlowerOneIsStatusThree) {
 
 TEST_F(Compare, WhatIsNoResultIsRefused) {
   folder_.write("empty/x", "");
-  folder_.write("damaged/result.json", "{\"schema_version\": 16, \"rows\": [");
+  folder_.write("damaged/result.json", "{\"schema_version\": 17, \"rows\": [");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
   const auto refusal = [this](const std::string& path) {
     return refusal_of(folder_, {"explain", path});

@@ -97,5 +97,19 @@ TEST(Conditions, AProgramBesideARowIsSeen) {
   EXPECT_THAT(run.out, HasSubstr("BUSY: another program took "));
 }
 
+TEST(Conditions, AQuotaThatHoldsARowBackIsSeen) {
+  TemporaryFolder folder("one.yaml", tiny_experiment({}, 300));
+  const CommandResult run = run_ddprun(folder, {"one.yaml"}, by_shell(R"(
+    group=/sys/fs/cgroup/cpu/ddprun-test-$$; quota=cpu.cfs_quota_us
+    [ -d /sys/fs/cgroup/cpu ] || { group=/sys/fs/cgroup/ddprun-test-$$; quota=cpu.max; }
+    mkdir $group && echo 30000 > $group/$quota || { rmdir $group; exit 77; }
+    (echo $BASHPID > $group/cgroup.procs || exit 77; exec "$0" "$@"); status=$?
+    rmdir $group; exit $status)"));
+  if (run.status == 77) GTEST_SKIP() << "no cgroup can be made here: " << run.err;
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_GT(result_of(folder, "one")["rows"][0]["load"]["throttled"].get<double>(), 0.01);
+  EXPECT_THAT(run.out, HasSubstr("BUSY: the cgroup's quota took "));
+}
+
 }  // namespace
 }  // namespace ddprun::test::conditions_test

@@ -91,7 +91,7 @@ TEST_F(Report, WhatCannotBeShownIsRefusedInFiveParts) {
   measure("paper.yaml", kPaper);
   folder_.write("empty/x", "");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
-  folder_.write("none/result.json", "{\"schema_version\": 16, \"rows\": []}");
+  folder_.write("none/result.json", "{\"schema_version\": 17, \"rows\": []}");
   const auto refusal = [this](std::vector<std::string> words, int status) {
     words.insert(words.begin(), "report");
     const std::string said = ddprun(words, status).err;

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/measure/kernel_clock.h"
 
@@ -46,10 +48,24 @@ std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>
   return counts ? out : std::vector<CoreTime>();
 }
 
+double throttled_seconds(const std::filesystem::path& root) {
+  double seconds = 0;
+  std::set<std::filesystem::path> counted;  // a hierarchy may be mounted twice
+  for (const std::filesystem::path& folder : cgroup_folders("cpu", root)) {
+    std::error_code ignored;  // what cannot be looked at counts nothing
+    const auto file = std::filesystem::weakly_canonical(folder / "cpu.stat", ignored);
+    if (!counted.insert(file).second) continue;
+    const auto us = number_in(file, "throttled_usec"), ns = number_in(file, "throttled_time");
+    seconds += static_cast<double>(us.value_or(0)) * 1e-6 + to_s(ns.value_or(0));
+  }
+  return seconds;
+}
+
 HostLoad LoadMeter::now() const {
   std::ifstream in(kStat);
   HostLoad load{to_s(now_ns()), to_s(process_cpu_ns()),
                 core_times(std::string(std::istreambuf_iterator<char>(in), {}), cores_)};
+  load.throttled_s = throttled_seconds();
   if (!load.cores.empty()) load.sees = of_container() ? "this container" : "the machine";
   return load;
 }
@@ -58,6 +74,7 @@ HostLoad LoadMeter::end() const {
   HostLoad load = now();
   load.wall_s -= begin_.wall_s;
   load.own_s -= begin_.own_s;
+  load.throttled_s -= begin_.throttled_s;
   std::erase_if(load.cores, [this](CoreTime& each) {
     const auto before = std::ranges::find(begin_.cores, each.core, &CoreTime::core);
     if (before == begin_.cores.end()) return true;  // it came meanwhile

@@ -1,6 +1,7 @@
 // Who else took the cores of a process while it measured.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct HostLoad {
   std::vector<CoreTime> cores = {};
   /// Whose time /proc/stat has: "the machine", "this container" (lxcfs), or "nothing".
   std::string sees = "nothing";
+  double throttled_s = 0;  ///< as throttled_seconds() has it
 };
 
 /// Measures the load of some cores, which this process may share with others. Costs a reading of
@@ -40,6 +42,10 @@ class LoadMeter {
   std::vector<int> cores_;
   HostLoad begin_;
 };
+
+/// For how long quotas of this process's cgroups have held their threads back, whoever's they are,
+/// on all cores together, since the groups were made. `root`: what /proc and /sys lie under.
+double throttled_seconds(const std::filesystem::path& root = "/");
 
 /// The lines of a text like /proc/stat that are of `cores`; none if they count nothing at all.
 std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>& cores);

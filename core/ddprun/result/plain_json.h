@@ -49,7 +49,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveCost, kind, ranks, latency_us, gb_p
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceMemory, allocated_bytes, reserved_bytes,
                                    peak_allocated_bytes, peak_reserved_bytes, retries)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreTime, core, busy_s, stolen_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostLoad, wall_s, own_s, cores, sees)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostLoad, wall_s, own_s, cores, sees, throttled_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occasion, time, host, process, round)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TimeSpan, name, begin_ns, end_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepTimeline, step, begin_ns, phases, units, gradients_ns,

@@ -55,8 +55,13 @@ nlohmann::json or_null(const std::optional<double>& value) {
 
 RunLoad load_of(const Run& run) {
   std::map<std::string, Host> hosts;
-  for (const RankResult& rank : run.ranks) hosts[rank.host].add(rank.load);
   RunLoad out;
+  for (const RankResult& rank : run.ranks) {
+    hosts[rank.host].add(rank.load);
+    if (rank.load.wall_s == 0) continue;
+    out.throttled =
+        std::max(out.throttled.value_or(0), rank.load.throttled_s / rank.load.wall_s);
+  }
   for (const auto& [name, host] : hosts) {
     const auto taken = taken_of(host);
     if (!taken) continue;
@@ -84,6 +89,7 @@ std::optional<double> taken_from(const RankResult& rank, const Run& run) {
 nlohmann::json to_json(const RunLoad& load) {
   return {{"others", or_null(load.others)},
           {"stolen", or_null(load.stolen)},
+          {"throttled", or_null(load.throttled)},
           {"sees", load.sees},
           {"before_gflops", or_null(load.before_gflops)},
           {"after_gflops", or_null(load.after_gflops)}};

@@ -12,6 +12,8 @@ struct RunLoad {
   /// Of the host where they are the largest, in cores: what other programs took of the ranks' cores
   /// and what the hypervisor gave to other machines. Nothing: it could not be seen.
   std::optional<double> others = {}, stolen = {};
+  /// Likewise, what a quota of CPU time held back of the threads in the ranks' cgroup.
+  std::optional<double> throttled = {};
   /// HostLoad::sees of rank 0.
   std::string sees = {};
   /// Of the slowest rank, before the run and after it: RankResult::product_gflops.
@@ -19,6 +21,8 @@ struct RunLoad {
 
   /// From this share of a core on, figures are called those of a busy machine.
   static constexpr double kBusy = 0.05;
+  /// From this share of a core on, a quota is named.
+  static constexpr double kThrottled = 0.01;
 };
 
 /// `run` is measured.

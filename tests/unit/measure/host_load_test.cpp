@@ -6,6 +6,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/environment.h"
+#include "support/system_files.h"
 
 namespace ddprun::host_load_test {
 namespace {
@@ -28,6 +29,23 @@ TEST(HostLoad, WhatCountsNothingSeesNothing) {
   EXPECT_TRUE(core_times("cpu  0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n", {0}).empty());
   EXPECT_TRUE(core_times("", {0}).empty());
   EXPECT_TRUE(core_times("cpux 1 2 3 4\ncpu0 one 2\n", {0}).empty());
+}
+
+double throttled_in(const std::string& lines,
+                    std::vector<std::pair<std::string, std::string>> files) {
+  for (auto& [name, text] : files) name = "sys/fs/cgroup/" + name + "/cpu.stat";
+  return throttled_seconds(test::SystemFiles("throttled-test", lines, files).root());
+}
+
+TEST(HostLoad, WhatQuotasHeldBackIsOfAllGroupsAbove) {
+  const std::string stat = "nr_throttled 9\nthrottled_usec ";
+  EXPECT_NEAR(throttled_in("0::/a/b\n", {{"a/b", stat + "1500000\n"}, {"a", stat + "250000\n"}}),
+              1.75, 1e-9);
+  EXPECT_NEAR(throttled_in("2:cpu,cpuacct:/x\n0::/\n",
+                           {{"cpu,cpuacct/x", "nr_throttled 9\nthrottled_time 3000000000\n"}}),
+              3, 1e-9);
+  EXPECT_EQ(throttled_in("0::/a\n", {{"a", "usage_usec 77\n"}}), 0) << "without a quota";
+  EXPECT_EQ(throttled_in("", {}), 0);
 }
 
 TEST(HostLoad, OwnTimeIsOwn) {

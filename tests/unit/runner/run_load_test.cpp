@@ -68,12 +68,12 @@ TEST(RunLoad, TicksOfTheKernelAreNoProgram) {
 TEST(RunLoad, WhatIsNotSeenIsNotZero) {
   Row row = loaded_row("a=1");
   for (RankResult& rank : row.ranks) {
-    rank.load.cores.clear();
+    rank.load = {};
     rank.load.sees = "nothing";
     rank.gflops_before = rank.gflops_after = 0;
   }
   const nlohmann::json load = to_json(load_of(row));
-  for (const char* key : {"others", "stolen", "before_gflops", "after_gflops"}) {
+  for (const char* key : {"others", "stolen", "throttled", "before_gflops", "after_gflops"}) {
     EXPECT_TRUE(load.at(key).is_null()) << key;
   }
   EXPECT_EQ(load["sees"], "nothing");
@@ -93,6 +93,18 @@ TEST(RunLoad, ABusyMachineIsSaidBelowTheTable) {
   std::vector<Row> many;
   for (int i = 0; i < 9; ++i) many.push_back(loaded_row("a=" + std::to_string(i)));
   EXPECT_THAT(line_texts(many), Contains(HasSubstr("while 5 ran, and in 3 more")));
+}
+
+TEST(RunLoad, AQuotaThatHeldRanksBackIsSaidAndHasAColumn) {
+  std::vector<Row> rows = {loaded_row("a=1", 8.5), loaded_row("a=2", 8.5)};
+  rows[0].ranks[1].load.throttled_s = 0.09;
+  EXPECT_THAT(line_texts(rows), Each(Not(HasSubstr("quota")))) << "less than 1 % of the time";
+  EXPECT_THAT(markdown_of(rows), Not(HasSubstr("throttled")));
+  rows[0].ranks[1].load.throttled_s = 3;
+  EXPECT_THAT(line_texts(rows),
+              Contains(EndsWith("BUSY: the cgroup's quota took 30 % of a core while 1 ran")));
+  EXPECT_THAT(markdown_of(rows), AllOf(HasSubstr("| machine GFLOP/s | throttled |"),
+                                       HasSubstr("| 80 | 30 % |"), HasSubstr("| 80 | 0 % |")));
 }
 
 TEST(RunLoad, StandsInItsColumns) {
