@@ -151,22 +151,30 @@ TEST_F(DataOrderTest, SeedsShuffleDifferently) {
 }
 
 TEST_F(DataOrderTest, TheBatchIsTheSameWhateverTheRankCountAndTheFirstStep) {
-  for (const DataOrder order : {DataOrder::shuffled, DataOrder::sequential, DataOrder::random}) {
-    const auto data = open(order);
+  for (const auto& [source, order] : {std::pair{DataKind::text, DataOrder::random},
+                                      {DataKind::random, DataOrder::random},
+                                      {DataKind::tokens, DataOrder::random},
+                                      {DataKind::tokens, DataOrder::shuffled},
+                                      {DataKind::tokens, DataOrder::sequential}}) {
+    SCOPED_TRACE(std::string(name_of(source)) + " " + name_of(order));
+    const auto data = open(order, 42, source);
     for (const std::int64_t step : {0, 3, 1000}) {
       const Batch whole = data->batch(step, 0, kGlobalBatch);
       for (const std::int64_t parts : {1, 2, 4, 8}) {  // ranks x accumulation
         std::vector<at::Tensor> ids, targets;
-        const auto other = open(order);  // which begins at this step
+        const auto other = open(order, 42, source);  // which begins at this step
         for (std::int64_t part = 0; part < parts; ++part) {
           const std::int64_t count = kGlobalBatch / parts;
           const Batch own = other->batch(step, part * count, count);
           ids.push_back(own.ids);
           targets.push_back(own.targets);
         }
-        EXPECT_TRUE(at::equal(at::cat(ids), whole.ids)) << name_of(order) << parts;
-        EXPECT_TRUE(at::equal(at::cat(targets), whole.targets)) << name_of(order) << parts;
+        EXPECT_TRUE(at::equal(at::cat(ids), whole.ids)) << parts;
+        EXPECT_TRUE(at::equal(at::cat(targets), whole.targets)) << parts;
       }
+      EXPECT_FALSE(at::equal(data->batch(step + 1, 0, kGlobalBatch).ids, whole.ids));
+      const auto seeded = open(order, 43, source)->batch(step, 0, kGlobalBatch);
+      EXPECT_EQ(at::equal(seeded.ids, whole.ids), order == DataOrder::sequential);
     }
   }
 }

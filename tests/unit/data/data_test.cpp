@@ -3,7 +3,6 @@
 #include "ddprun/data/data.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,7 +13,6 @@
 #include <fstream>
 #include <set>
 
-#include "ddprun/base/choice.h"
 #include "ddprun/data/token_sequence.h"
 #include "support/error_of.h"
 #include "support/matchers.h"
@@ -88,33 +86,6 @@ TEST_F(DataTest, EveryStartIsReachable) {
   const auto first = batch.ids.select(1, 0);
   EXPECT_EQ(first.min().item<int>(), 'a');
   EXPECT_EQ(first.max().item<int>(), 'b');
-}
-
-TEST_F(DataTest, GlobalBatchIsTheSameWhateverTheRankCount) {
-  const std::vector<std::uint16_t> numbers = {1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
-                                              11, 12, 13, 14, 15, 16, 17, 18, 19};
-  const DataConfig configs[] = {
-      text({write("a.txt", "The quick brown fox jumps over the lazy dog.")}),
-      tokens({write_numbers("a.bin", numbers)}),
-      {.source = DataKind::random}};
-  for (const DataConfig& config : configs) {
-    const auto data = open_data(config, 256, 8, 42);
-    const Batch whole = data->batch(3, 0, 8);
-    for (const std::int64_t ranks : {2, 4, 8}) {
-      std::vector<at::Tensor> ids, targets;
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        const auto own = open_data(config, 256, 8, 42);
-        const Batch part = own->batch(3, rank * 8 / ranks, 8 / ranks);
-        ids.push_back(part.ids);
-        targets.push_back(part.targets);
-      }
-      EXPECT_TRUE(at::equal(at::cat(ids), whole.ids)) << name_of(config.source);
-      EXPECT_TRUE(at::equal(at::cat(targets), whole.targets)) << name_of(config.source);
-    }
-    EXPECT_FALSE(at::equal(data->batch(4, 0, 8).ids, whole.ids)) << name_of(config.source);
-    EXPECT_FALSE(at::equal(open_data(config, 256, 8, 43)->batch(3, 0, 8).ids, whole.ids))
-        << name_of(config.source);
-  }
 }
 
 TEST_F(DataTest, RandomTokensCoverTheVocabulary) {
