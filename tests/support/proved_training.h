@@ -29,6 +29,7 @@ inline Experiment sharding_experiment(const std::string& strategy, const std::st
 
 struct ProvedTraining {
   std::vector<NamedTensor> parameters;  ///< all, in the end
+  std::uint64_t hash = 0;               ///< of them, as a result has it
   double loss = 0;                      ///< by them
 };
 
@@ -51,6 +52,7 @@ inline ProvedTraining train_and_prove(Trainer& trainer, ProcessGroup& group, int
   const Check equal = check_parameters_equal(ddp, group);
   EXPECT_EQ(equal.status, CheckStatus::passed) << equal.detail;
   out.parameters = full_parameters(ddp);
+  out.hash = hash_parameters(ddp);
   return out;
 }
 
@@ -65,6 +67,7 @@ inline ProvedTraining train_and_prove(const Experiment& experiment, ProcessGroup
 inline void expect_equal(const ProvedTraining& got, const ProvedTraining& expected,
                          double within = 0) {
   EXPECT_NEAR(got.loss, expected.loss, within);
+  if (within == 0) EXPECT_EQ(got.hash, expected.hash);
   ASSERT_EQ(got.parameters.size(), expected.parameters.size());
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     EXPECT_EQ(got.parameters[i].name, expected.parameters[i].name);
