@@ -4,17 +4,17 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
-#include <tuple>
 
-#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/model/initialization.h"
 #include "support/plugin_library.h"
@@ -28,69 +28,90 @@ using test::load_plugin;
 
 constexpr std::int64_t kTime = 7;  // below the context length: positions must not depend on it
 
-// Norm weights begin as ones, which would hide a missing factor.
-void perturb_norms(const Transformer& model) {
+/// Norm weights begin as ones and biases as zeros, which would hide a missing one.
+void perturb_vectors(const Transformer& model) {
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
-    if (tensor.dim() != 1) continue;
-    for (std::int64_t i = 0; i < tensor.numel(); ++i)
-      tensor[i] = 0.5 + 0.1 * static_cast<double>(i);
+  for (const NamedTensor& each : model.parameters()) {
+    if (each.tensor.dim() == 1) each.tensor.add_(at::arange(each.tensor.numel()) * 0.1 - 0.3);
   }
 }
 
-// The largest difference, relative to the largest value.
+/// The largest difference, relative to the largest value.
 double difference(const at::Tensor& ours, const at::Tensor& expected) {
   EXPECT_EQ(ours.sizes(), expected.sizes());
   return ((ours - expected).abs().max() / expected.abs().max()).item<double>();
 }
 
-/// Attention and kernels.
-class TransformerNumerics : public ::testing::TestWithParam<std::tuple<const char*, KernelSet>> {};
+struct Variant {
+  const char* name;
+  void (*change)(ModelConfig& config);  ///< nullptr: the course's block
+  const char* attention = "eager";
+  KernelSet kernels = KernelSet::reference;
+};
+
+class TransformerNumerics : public testing::TestWithParam<Variant> {};
 
 // float32 rounds at 6e-8; sums of up to 20 terms through two blocks stay within 2e-6 of the largest
-// value of a tensor.
+// value of a tensor, and of all where a bias's gradient is the sum of larger ones.
 TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
-  const auto [attention_name, kernels] = GetParam();
-  const auto attention = load_plugin<Attention>("attention", attention_name);
+  const auto attention = load_plugin<Attention>("attention", GetParam().attention);
   ModelConfig config = test::toy_model();
-  config.kernels = kernels;
+  config.kernels = GetParam().kernels;
+  const bool plain = GetParam().change == nullptr;
+  if (!plain) GetParam().change(config);
+  EXPECT_EQ(config.beyond_fused().empty(), plain);
   const Transformer model(config, *attention, 1);
-  perturb_norms(model);
+  perturb_vectors(model);
   const test::ReferenceTransformer reference(config, model);
   const at::Tensor ids =
       at::tensor({1, 5, 12, 0, 5, 5, 7, 3, 3, 9, 11, 2, 8, 6}, at::kLong).view({2, kTime});
   const at::Tensor targets =
       at::tensor({5, 12, 0, 5, 5, 7, 4, 3, 9, 11, 2, 8, 6, 10}, at::kLong).view({2, kTime});
-
-  const at::Tensor logits = model.logits(ids);
-  ASSERT_EQ(logits.sizes(), (std::vector<std::int64_t>{2, kTime, 13}));
-  EXPECT_LT(difference(logits, reference.logits(ids)), 2e-6);
-  const at::Tensor loss = model.loss(ids, targets), expected = reference.loss(ids, targets);
-  EXPECT_EQ(loss.scalar_type(), at::kFloat);
-  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-6);
-  loss.backward();
+  EXPECT_LT(difference(model.logits(ids), reference.logits(ids)), 2e-6);
+  const at::Tensor expected = reference.loss(ids, targets);
   expected.backward();
-  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
-    ASSERT_TRUE(tensor.grad().defined()) << name;
-    EXPECT_LT(difference(tensor.grad(), reference.parameter(name).grad()), 2e-6) << name;
-    tensor.mutable_grad().reset();
+  double largest = 0;
+  for (const NamedTensor& each : model.parameters()) {
+    largest = std::max(largest, reference.parameter(each.name).grad().abs().max().item<double>());
   }
-  const at::Tensor exact = model.exact_loss(ids, targets);
-  EXPECT_NEAR(exact.item<double>(), expected.item<double>(), 3e-8) << "angles are float32";
-  exact.backward();
-  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
-    EXPECT_LT(difference(tensor.grad(), reference.parameter(name).grad()), 2e-7) << name;
-  }
+  const auto compare = [&](const at::Tensor& loss, double of_loss, double of_gradients) {
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), of_loss);
+    loss.backward();
+    for (const NamedTensor& each : model.parameters()) {
+      const at::Tensor right = reference.parameter(each.name).grad();
+      const double scale = plain ? right.abs().max().item<double>() : largest;
+      EXPECT_LE((each.tensor.grad() - right).abs().max().item<double>(), of_gradients * scale)
+          << each.name;
+      each.tensor.mutable_grad().reset();
+    }
+  };
+  const at::Tensor loss = model.loss(ids, targets);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  compare(loss, 1e-6, 2e-6);
+  compare(model.exact_loss(ids, targets), 3e-8, plain ? 2e-7 : 1e-7);  // angles are float32
+  std::int64_t count = 0;
+  for (const NamedTensor& each : model.parameters()) count += each.tensor.numel();
+  EXPECT_EQ(config.parameter_count(), count);
 }
 
-INSTANTIATE_TEST_SUITE_P(Attentions, TransformerNumerics,
-                         ::testing::Combine(::testing::Values("eager", "sdpa"),
-                                            ::testing::Values(KernelSet::reference,
-                                                              KernelSet::fused)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" +
-                                  name_of(std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Each, TransformerNumerics,
+    testing::Values(Variant{"eager", nullptr}, Variant{"sdpa", nullptr, "sdpa"},
+                    Variant{"eager_fused", nullptr, "eager", KernelSet::fused},
+                    Variant{"sdpa_fused", nullptr, "sdpa", KernelSet::fused},
+                    Variant{"layernorm", [](ModelConfig& c) { c.norm = Norm::layernorm; }},
+                    Variant{"learned", [](ModelConfig& c) { c.positions = Positions::learned; }},
+                    Variant{"gelu", [](ModelConfig& c) { c.activation = Activation::gelu; }},
+                    Variant{"bias", [](ModelConfig& c) { c.bias = true; }},
+                    Variant{"joint_qkv", [](ModelConfig& c) { c.joint_qkv = true; }},
+                    Variant{"gpt2",
+                            [](ModelConfig& c) {
+                              c.norm = Norm::layernorm;
+                              c.positions = Positions::learned;
+                              c.activation = Activation::gelu;
+                              c.bias = c.joint_qkv = true;
+                            }}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 class TransformerTest : public ::testing::Test {
  protected:
@@ -125,13 +146,12 @@ TEST_F(TransformerTest, ParametersAreNamedAndShapedAsInCs336Basics) {
   }
 }
 
-TEST_F(TransformerTest, ParameterCountIsThatOfTheConfig) {
-  const Transformer model(test::toy_model(), *attention_, 0);
-  std::int64_t count = 0;
-  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
-    count += tensor.numel();
-  EXPECT_EQ(count, test::toy_model().parameter_count());
-  EXPECT_EQ(model.parameters().size(), 9U * 2 + 3);
+TEST_F(TransformerTest, PresetsHaveTheTensorsAndParametersOfTheirWriteUps) {
+  EXPECT_EQ(model_parameters(test::toy_model()).size(), 9U * 2 + 3);
+  const ModelConfig laptop = model_preset("laptop-gpt2");
+  EXPECT_EQ(laptop.parameter_count(), 70'859'776);
+  EXPECT_EQ(model_parameters(laptop).size(), 149);
+  EXPECT_EQ(model_preset("gpt2").parameter_count(), 124'439'808) << "as Hugging Face counts it";
 }
 
 // A normal distribution cut at 3 std keeps 0.98658 of its std.
@@ -208,7 +228,10 @@ TEST_F(TransformerTest, HeadsThatDoNotFitAreRefused) {
   config.heads = 0;
   EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError);
   config.heads = 8;  // head_dim 1
-  EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError);
+  EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError) << "RoPE turns pairs";
+  config.positions = Positions::learned;
+  config.kernels = KernelSet::reference;
+  EXPECT_NO_THROW(Transformer(config, *attention_, 0));
 }
 
 }  // namespace
