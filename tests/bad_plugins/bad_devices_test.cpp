@@ -1,8 +1,5 @@
 // Each library of a device that does not fit is refused with a sentence that says why.
-#include <gtest/gtest.h>
-
 #include "ddprun/device/device_library.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::bad_devices_test {

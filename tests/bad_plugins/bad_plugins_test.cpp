@@ -1,13 +1,10 @@
 // Each check of the handshake refuses its bad library with its own sentence, and nothing crashes.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "ddprun/config/registry.h"
 #include "ddprun/plugin/export.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

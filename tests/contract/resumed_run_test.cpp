@@ -1,7 +1,6 @@
 // The contract of what plugins carry from step to step: a run that is cut between two steps and
 // goes on from its checkpoint has the losses and the parameters of one that was not, bit for bit.
 #include <ATen/Parallel.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>

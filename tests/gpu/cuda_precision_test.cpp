@@ -2,17 +2,14 @@
 // themselves, and that device and CPU agree on what 8 bits are.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "ddprun/device/device_library.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
-#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/process_ranks.h"
 

@@ -1,16 +1,12 @@
 // Device cuda where there is a GPU: marks, memory, NCCL's collectives, whole runs and their proofs.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
-#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {

@@ -1,15 +1,10 @@
 // Steps captured as a CUDA graph: marks in them, and whole runs whose parameters equal the eager
 // ones bit for bit.
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "ddprun/base/error.h"
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
-#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {

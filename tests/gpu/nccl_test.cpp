@@ -1,17 +1,14 @@
 // NCCL and ranks that fail, where there is a GPU; several ranks share it, so that one suffices.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
-#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {

@@ -1,16 +1,12 @@
 // What can be seen of a run on a GPU: ranges on a profiler's timeline, memory by phase and by what
 // it is, the memory snapshot, the device's name.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/device_peak.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
-#include "support/matchers.h"
 #include "support/nvtx_record.h"
 
 namespace ddprun::test {

@@ -1,6 +1,4 @@
 // `ddprun account`, and predictions beside what runs took: bytes by phase, collectives, refusals.
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <limits>
 #include <map>
@@ -8,7 +6,6 @@
 
 #include "ddprun/experiments/training/dry_step.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/sanitizers.h"
 
 namespace ddprun::test {

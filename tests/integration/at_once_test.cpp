@@ -1,6 +1,4 @@
 // Runs that start together, as those of a job array do, in a folder that none of them found.
-#include <gtest/gtest.h>
-
 #include <deque>
 
 #include "support/ddprun_command.h"

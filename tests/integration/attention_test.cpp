@@ -1,11 +1,6 @@
 // The kind of experiment `attention` as a user meets it: rows and files, a proof that fails, memory
 // that ends, refusals.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/sanitizers.h"
 
 namespace ddprun::test {

@@ -1,5 +1,4 @@
 // When a run saves, what stays, and what it costs.
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include "support/checkpoint_fixture.h"

@@ -1,5 +1,4 @@
 // Checkpoints as a user meets them: runs that are cut, killed, damaged, and go on.
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <filesystem>

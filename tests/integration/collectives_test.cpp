@@ -1,11 +1,6 @@
 // The kind of experiment `collectives` as a user meets it: tables and files, a kill and --resume,
 // refusals.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::collectives_test {
 namespace {

@@ -1,13 +1,9 @@
 // The commands of ddprun from outside: exit status, messages, results.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
 #include "support/joined_launch.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

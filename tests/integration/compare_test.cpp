@@ -1,12 +1,8 @@
 // ddprun compare and explain, of results that runs wrote.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::compare_test {
 namespace {

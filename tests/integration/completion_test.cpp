@@ -1,11 +1,8 @@
 // Completion in the shells themselves: what each offers is what the program declares.
-#include <gtest/gtest.h>
-
 #include <regex>
 #include <set>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,11 +1,7 @@
 // Rows say under which conditions they were measured, and are compared with their like.
-#include <gtest/gtest.h>
-
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::conditions_test {
 namespace {

@@ -1,12 +1,9 @@
 // `ddprun-contract LIBRARY`: the cases that it tries a plugin in.
-#include <gtest/gtest.h>
-
 #include <sys/wait.h>
 
 #include <cstdlib>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,10 +1,7 @@
 // `ddprun data`: which tokens of which file each rank reads, and what it refuses.
-#include <gtest/gtest.h>
-
 #include <regex>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

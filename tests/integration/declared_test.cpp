@@ -1,11 +1,8 @@
 // Strategies that promise less than the mean, and the loss by which they are judged, as a user runs
 // them.
-#include <gtest/gtest.h>
-
 #include <numbers>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,11 +1,7 @@
 // ddprun diff from outside: experiments that are alike, and the place where one parts.
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

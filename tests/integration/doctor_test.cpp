@@ -1,12 +1,8 @@
 // `ddprun doctor`, what device cuda says where it cannot run, and that a CPU run loads nothing of
 // CUDA.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,11 +1,6 @@
 // data.document_end from outside: the same losses however the samples are spread, and what it
 // refuses.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::documents_test {
 namespace {

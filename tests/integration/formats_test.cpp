@@ -1,11 +1,8 @@
 // What a batch prints into a pipe, for every kind of experiment: 100 columns, or another format and
 // nothing beside it.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

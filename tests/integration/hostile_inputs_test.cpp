@@ -1,10 +1,8 @@
 // Files, values and environments that used to hang the program, abort it, or be blamed on something
 // else: each ends in a sentence.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

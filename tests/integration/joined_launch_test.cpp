@@ -1,7 +1,5 @@
 // Ranks of a joined launch that do not fit together, or do not come: each says so, in time, with
 // the exit status that it means.
-#include <gtest/gtest.h>
-
 #include <grp.h>
 #include <sys/socket.h>
 

@@ -1,11 +1,6 @@
 // A limit of memory that leaves room for nothing, or for no thread: memory is what is said to have
 // run out, whoever finds it.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/sanitizers.h"
 
 namespace ddprun::test {

@@ -1,12 +1,9 @@
 // profile.memory as a user meets it: files whose figures add up. As profile.operators it takes no
 // step that is measured.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,12 +1,7 @@
 // The backend mpi in launches of mpirun, and what it says where there is none.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "ddprun/base/own_library.h"
 #include "support/ddprun_command.h"
 #include "support/joined_launch.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,12 +1,9 @@
 // ddprun new: the files that it writes, and what it refuses. That they build is tested out of tree.
-#include <gtest/gtest.h>
-
 #include <cctype>
 #include <filesystem>
 #include <set>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::new_command_test {
 namespace {

@@ -1,10 +1,5 @@
 // report.until and report.minutes from outside: as many turns as it takes.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

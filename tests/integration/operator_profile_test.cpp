@@ -1,12 +1,9 @@
 // profile.operators as a user meets it: times that sum to the step's, FLOPs of the formula.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <map>
 
 #include "ddprun/base/text.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,7 +1,5 @@
 // Plugins with one fault each: the run itself or `ddprun verify` must catch it, in a sentence that
 // names what is known. docs/planted_faults.md has which check caught which.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -12,7 +10,6 @@
 #include "ddprun/measure/environment.h"
 #include "integration/planted_faults.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/page_tables.h"
 
 namespace ddprun::test {

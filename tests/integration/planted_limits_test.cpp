@@ -1,13 +1,9 @@
 // Causes that are planted in real runs, and the sentences that must name them. What is planted
 // takes many milliseconds, and the links are shaped, so a busy machine changes little.
-#include <gtest/gtest.h>
-
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "ddprun/base/text.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::planted_limits_test {
 namespace {

@@ -1,10 +1,5 @@
 // The kind of experiment `precision`, and steps that end early, as a user meets them.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,8 +1,5 @@
 // Every way to multiply bfloat16 matrices, as DDPRUN_PRODUCTS forces it in a whole run.
-#include <gtest/gtest.h>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

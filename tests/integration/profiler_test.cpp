@@ -1,10 +1,7 @@
 // What a profiler's timeline of a whole run shows: a library in its place notes the ranges of the
 // ranks.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,7 +9,6 @@
 #include "ddprun/profile/step_timeline.h"
 #include "ddprun/result/plain_json.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/nvtx_record.h"
 
 namespace ddprun::test {

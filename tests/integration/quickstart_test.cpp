@@ -1,8 +1,5 @@
 // What a newcomer types first: nothing, --help, quickstart, or almost that.
-#include <gtest/gtest.h>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,11 +1,7 @@
 // model.recompute as a user meets it: swept with mappings, proved on two ranks, refused in words.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,11 +1,8 @@
 // ddprun report, and the page that a run writes beside its result.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <string>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::report_command_test {
 namespace {

@@ -1,12 +1,8 @@
 // Rows that were done outlive what comes after them; a row that cannot run costs no other.
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,8 +1,5 @@
 // `ddprun schema` as a user calls it, and the file that comes with ddprun.
-#include <gtest/gtest.h>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,6 +1,4 @@
 // Ranks that die, users that lose patience: what ddprun says, and that nothing stays behind.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -8,7 +6,6 @@
 #include <tuple>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

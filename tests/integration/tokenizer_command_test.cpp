@@ -1,6 +1,4 @@
 // ddprun tokenize and tokenizer train as a user meets them.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,7 +6,6 @@
 #include <vector>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test::tokenizer_command_test {
 namespace {

@@ -1,11 +1,7 @@
 // ddprun tune from outside: what wins, what it writes, what it refuses.
-#include <gtest/gtest.h>
 #include <signal.h>
 
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::tune_test {
 namespace {

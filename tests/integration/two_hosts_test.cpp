@@ -1,12 +1,8 @@
 // Four ranks on two hosts, which are two network namespaces with a cable between them, launched as
 // torchrun launches.
-#include <gtest/gtest.h>
-
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

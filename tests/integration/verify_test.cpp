@@ -1,10 +1,5 @@
 // ddprun verify from outside: its verdict, its bounds, and verify.json.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace ddprun::test {

@@ -1,8 +1,6 @@
 // Experiment files that a test writes and loads, and the text of their errors.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -10,7 +8,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/experiments/kinds.h"
-#include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 

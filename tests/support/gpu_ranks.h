@@ -1,8 +1,6 @@
 // Ranks on GPUs: one GPU each where there are several, else two ranks on the only GPU.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 

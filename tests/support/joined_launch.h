@@ -1,8 +1,6 @@
 // A launch whose ranks the test starts one by one, as a launcher would.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,7 +8,6 @@
 
 #include "support/ddprun_command.h"
 #include "support/free_port.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/allclose.h>
-#include <ATen/ops/equal.h>
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include <string>

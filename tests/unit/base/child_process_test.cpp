@@ -1,7 +1,6 @@
 // A child process: what it says, every way to end, and that it says nothing elsewhere.
 #include "ddprun/base/child_process.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>

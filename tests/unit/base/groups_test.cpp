@@ -1,8 +1,6 @@
 // Groups keep the order in which their keys came.
 #include "ddprun/base/ranges.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -1,7 +1,6 @@
 // Files that are read, and what is refused because reading it might not end.
 #include "ddprun/base/regular_file.h"
 
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,8 +11,6 @@
 
 #include "ddprun/base/descriptor.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun {
 namespace {

@@ -1,9 +1,6 @@
 // Texts for people: what is escaped and left out, and that an error is never cut or raw.
 #include "ddprun/base/text.h"
 
-#include <gtest/gtest.h>
-
-#include "ddprun/base/error.h"
 #include "support/matchers.h"
 
 namespace ddprun {

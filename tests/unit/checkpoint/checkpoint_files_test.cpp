@@ -2,7 +2,6 @@
 #include "ddprun/checkpoint/checkpoint_files.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,8 +12,6 @@
 
 #include "ddprun/checkpoint/tensor_file.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun {
 namespace {

@@ -1,8 +1,6 @@
 // state.json there and back, what is no such file, and saves where a checkpoint stands.
 #include "ddprun/checkpoint/checkpoint_state.h"
 
-#include <gtest/gtest.h>
-
 #include <exception>
 #include <filesystem>
 #include <set>
@@ -10,8 +8,6 @@
 
 #include "ddprun/checkpoint/checkpoint_folder.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun {
 namespace {

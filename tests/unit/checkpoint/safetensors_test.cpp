@@ -2,14 +2,11 @@
 #include "ddprun/checkpoint/safetensors.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <string>
 
 #include "ddprun/checkpoint/tensor_file.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun {
 namespace {

@@ -1,8 +1,6 @@
 // Who of the ranks takes which tensor.
 #include "ddprun/checkpoint/shared_tensors.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 

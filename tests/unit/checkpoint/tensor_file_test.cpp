@@ -2,13 +2,10 @@
 #include "ddprun/checkpoint/tensor_file.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include "ddprun/base/hash.h"
 #include "ddprun/checkpoint/safetensors.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun {
 namespace {

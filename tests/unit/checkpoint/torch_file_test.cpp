@@ -4,17 +4,13 @@
 #include <ATen/Functions.h>
 #include <caffe2/serialize/inline_container.h>
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <random>
 
-#include "ddprun/base/error.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun::torch_file_test {
 namespace {

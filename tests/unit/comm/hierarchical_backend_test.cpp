@@ -3,10 +3,7 @@
 #include "ddprun/comm/backends/hierarchical_backend.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 

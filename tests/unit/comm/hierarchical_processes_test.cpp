@@ -1,14 +1,12 @@
 // The hierarchical backend between real processes on emulated hosts: peers that are killed or late,
 // on the same host and on another.
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <csignal>
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "support/matchers.h"
 #include "support/process_ranks.h"
 

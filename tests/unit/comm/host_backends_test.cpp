@@ -3,13 +3,11 @@
 // outside of it.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <gtest/gtest.h>
 
 #include <random>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/comm/backends/shm_reduce.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/reduced.h"
 #include "support/thread_ranks.h"

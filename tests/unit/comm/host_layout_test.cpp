@@ -1,7 +1,6 @@
 // Which places of ranks allow collectives host by host, and the words for those that do not.
 #include "ddprun/comm/launch/host_layout.h"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,9 +1,6 @@
 // A rank's place as the variables of launchers tell it, and what is wrong with them.
 #include "ddprun/comm/launch/launch_environment.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -12,8 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {

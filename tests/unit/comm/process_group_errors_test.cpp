@@ -1,7 +1,6 @@
 // Failures of collectives, each as a CommError that names its place: wrong tensors, timeouts, peers
 // that leave.
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
@@ -12,7 +11,6 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/comm/store/comm_failure.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 

@@ -2,7 +2,6 @@
 #include "ddprun/comm/group/process_group.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 
 #include <chrono>
@@ -14,7 +13,6 @@
 #include <tuple>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "support/matchers.h"
 #include "support/reduced.h"

@@ -3,7 +3,6 @@
 #include "ddprun/comm/group/recording_backend.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +10,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/comm_failure.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 

@@ -2,7 +2,6 @@
 #include "ddprun/comm/launch/rendezvous.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -16,9 +15,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "ddprun/comm/store/launch_board.h"
-#include "support/error_of.h"
 #include "support/free_port.h"
 #include "support/matchers.h"
 #include "support/process_ranks.h"

@@ -4,14 +4,11 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 

@@ -2,7 +2,6 @@
 // behind.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <gtest/gtest.h>
 
 #include <csignal>
 #include <filesystem>
@@ -11,7 +10,6 @@
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "support/matchers.h"
 #include "support/process_ranks.h"
 

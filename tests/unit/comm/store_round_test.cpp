@@ -1,12 +1,9 @@
 // Rounds of texts that are not as they should be.
 #include "ddprun/comm/store/store_round.h"
 
-#include <gtest/gtest.h>
-
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "ddprun/comm/store/comm_failure.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

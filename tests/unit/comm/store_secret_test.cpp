@@ -2,14 +2,12 @@
 #include "ddprun/comm/store/store_secret.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <functional>
 #include <thread>
 
-#include "ddprun/base/error.h"
 #include "ddprun/comm/store/store_client.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "support/free_port.h"

@@ -2,7 +2,6 @@
 // else may listen at its port.
 #include "ddprun/comm/store/store_client.h"
 
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,9 +11,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "ddprun/comm/store/store_server.h"
-#include "support/error_of.h"
 #include "support/free_port.h"
 #include "support/matchers.h"
 #include "support/served_store.h"

@@ -1,9 +1,6 @@
 // Groups of some of the ranks: their collectives, their records, their backends, their errors.
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 

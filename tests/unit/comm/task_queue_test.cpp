@@ -1,8 +1,6 @@
 // The queue of collectives: order, who runs them, failures, and tasks that never end.
 #include "ddprun/comm/backends/task_queue.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <future>

@@ -1,11 +1,6 @@
 // The base of each point of a sweep, by the rule and by choice.
-
-#include <gtest/gtest.h>
-
-#include "ddprun/base/error.h"
 #include "ddprun/config/report_config.h"
 #include "ddprun/experiments/training/training.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/sweep_points.h"
 

@@ -1,6 +1,4 @@
 // What a file may say of single parameters: which are frozen, tied, or have settings of their own.
-#include <gtest/gtest.h>
-
 #include "ddprun/experiments/training/training_config.h"
 #include "support/experiment_fixture.h"
 #include "support/matchers.h"

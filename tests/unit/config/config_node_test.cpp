@@ -1,15 +1,11 @@
 // YAML trees: positions, duplicates, aliases, and the text of each error.
 #include "ddprun/config/config_node.h"
 
-#include <gtest/gtest.h>
-
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -3,8 +3,6 @@
 //
 // An error stands in the sources as `.what = ` and an expression of literals: texts joined by `+`,
 // or fmt::format with a literal. What lies between the literals may be any text.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <regex>

@@ -2,8 +2,6 @@
 // refusal.
 #include "ddprun/config/experiment_check.h"
 
-#include <gtest/gtest.h>
-
 #include "ddprun/experiments/training/training_config.h"
 #include "support/experiment_fixture.h"
 #include "support/matchers.h"

@@ -1,8 +1,6 @@
 // Experiment files: defaults, presets, sweeps, launches, round trip, the text of each error.
 #include "ddprun/config/experiment.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 

@@ -1,7 +1,5 @@
 // Files of kinds that only this test has: sections of one and of several kinds, and what a kind has
 // of its own.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "support/experiment_fixture.h"

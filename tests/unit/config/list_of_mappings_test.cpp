@@ -1,8 +1,5 @@
 // Options that are lists of mappings: read strictly, written, listed.
-#include <gtest/gtest.h>
-
 #include "ddprun/config/options_io.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -2,12 +2,8 @@
 // name.
 #include "ddprun/config/options_io.h"
 
-#include <gtest/gtest.h>
-
 #include <stdexcept>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -2,14 +2,12 @@
 // told.
 #include "ddprun/config/registry.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "ddprun/config/options_io.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

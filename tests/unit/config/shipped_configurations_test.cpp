@@ -1,6 +1,4 @@
 // Every file under configs/ loads, and begins with its schema, its question and its cost.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 
 #include "ddprun/config/experiment.h"

@@ -1,8 +1,6 @@
 // What a sweep may hold, by the properties of what it sweeps over.
 #include "ddprun/config/schema/options_schema.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,10 +1,6 @@
 // Overrides and sweeps: what a document becomes, and the text of each error.
 #include "ddprun/config/sweep.h"
 
-#include <gtest/gtest.h>
-
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/sweep_points.h"
 

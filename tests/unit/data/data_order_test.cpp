@@ -1,7 +1,6 @@
 // Windows in order: permutations without memory, epochs that read each window once, batches that
 // depend on nothing but the number of the sample.
-#include <ATen/ops/cat.h>
-#include <ATen/ops/equal.h>
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <set>
 
 #include "ddprun/data/token_sequence.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/temporary_folder.h"
 

@@ -1,9 +1,7 @@
 // Documents in samples: where each begins, which targets count, and by what the loss is divided.
 #include <ATen/ops/equal.h>
-#include <gtest/gtest.h>
 
 #include "ddprun/data/data.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/temporary_folder.h"
 

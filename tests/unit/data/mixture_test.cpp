@@ -2,19 +2,15 @@
 #include "ddprun/data/sample_order.h"
 
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 
-#include "ddprun/base/error.h"
 #include "ddprun/data/data.h"
 #include "ddprun/data/token_sequence.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun::mixture_test {
 namespace {

@@ -2,8 +2,6 @@
 // missing.
 #include "ddprun/device/device_library.h"
 
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -11,7 +9,6 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/config/experiment.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -1,6 +1,4 @@
 // A call of attention as it is measured: its proof, its account of memory, its figures.
-#include <gtest/gtest.h>
-
 #include <map>
 
 #include "ddprun/config/registry.h"

@@ -2,14 +2,7 @@
 #include "ddprun/proof/attention/attention_oracle.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/allclose.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/randn.h>
-#include <ATen/ops/softmax.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -2,7 +2,6 @@
 #include "ddprun/experiments/collectives/collectives.h"
 
 #include <ATen/ops/full.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>

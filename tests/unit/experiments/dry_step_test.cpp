@@ -2,12 +2,9 @@
 // machine's memory. tests/integration/account_test.cpp holds them against what runs take.
 #include "ddprun/experiments/training/dry_step.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "ddprun/model/model_parameters.h"
-#include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/matchers.h"
 #include "support/plugin_registry.h"

@@ -2,8 +2,6 @@
 // name.
 #include "ddprun/profile/memory_files.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <thread>
 
@@ -12,7 +11,6 @@
 #include "ddprun/memory/cpu_memory.h"
 #include "ddprun/memory/private_memory.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::test {

@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 

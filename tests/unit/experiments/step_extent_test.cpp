@@ -1,7 +1,6 @@
 // Steps that end before the update: what they allocate, what they leave alone, what is proved.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>

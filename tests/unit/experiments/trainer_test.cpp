@@ -2,9 +2,7 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 
-#include <ATen/ops/equal.h>
-#include <ATen/ops/zeros.h>
-#include <gtest/gtest.h>
+#include <ATen/Functions.h>
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // The row-wise CPU kernels at every SIMD level against ATen and autograd in double.
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/silu.h>
+#include <ATen/Functions.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>

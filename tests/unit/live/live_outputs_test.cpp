@@ -1,8 +1,6 @@
 // What each format writes of two steps, and what happens where it cannot be written.
 #include "ddprun/live/live_outputs.h"
 
-#include <gtest/gtest.h>
-
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -10,14 +8,10 @@
 #include <csignal>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ddprun/base/error.h"
 #include "ddprun/live/live_file.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun::live_outputs_test {
 namespace {

@@ -1,8 +1,6 @@
 // Peaks of devices by name, and refusals of all other names.
 #include "ddprun/measure/device_peak.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 
 namespace ddprun {

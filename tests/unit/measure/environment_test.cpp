@@ -1,8 +1,6 @@
 // The environment's facts are there, peak memory counts.
 #include "ddprun/measure/environment.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

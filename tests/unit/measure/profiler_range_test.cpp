@@ -2,7 +2,6 @@
 #include "ddprun/measure/profiler_range.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,7 +12,6 @@
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/measure/phase.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/nvtx_record.h"
 #include "support/thread_ranks.h"
 

@@ -4,14 +4,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
 
 #include <map>
 
-#include "ddprun/base/error.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/transformer.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plugin_library.h"
 

@@ -5,10 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/ops/allclose.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/isnan.h>
-#include <ATen/ops/randint.h>
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -2,7 +2,6 @@
 #include "ddprun/model/generate.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,14 +1,10 @@
 // Presets, their parameter counts by hand, and the YAML section `model:`.
 #include "ddprun/model/model_config.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
 
-#include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
 #include "ddprun/model/model_parameters.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

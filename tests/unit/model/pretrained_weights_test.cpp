@@ -3,14 +3,12 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/checkpoint/tensor_file.h"
@@ -18,8 +16,6 @@
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/transformer.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 #include "support/plugin_choice.h"
 #include "support/toy_model.h"
 

@@ -1,10 +1,7 @@
 // Which groups of blocks `model.recompute` means, and what it refuses.
 #include "ddprun/model/recompute_config.h"
 
-#include <gtest/gtest.h>
-
 #include "ddprun/config/options_io.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

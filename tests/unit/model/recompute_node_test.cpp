@@ -5,12 +5,9 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ddprun/base/error.h"
 #include "ddprun/model/transformer.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"

@@ -4,10 +4,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/equal.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 

@@ -4,13 +4,10 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "ddprun/base/error.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/optimizer.h"
-#include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/without_masters.h"
 
 namespace ddprun {

@@ -5,7 +5,6 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -3,13 +3,9 @@
 #include "ddprun/optim/parameter_groups.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linspace.h>
-#include <ATen/ops/ones.h>
-#include <gtest/gtest.h>
+#include <ATen/Functions.h>
 
-#include "ddprun/base/error.h"
 #include "ddprun/optim/optimizer.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

@@ -2,15 +2,12 @@
 #include "ddprun/optim/parameter_layout.h"
 
 #include <ATen/ops/zeros.h>
-#include <gtest/gtest.h>
 
-#include "ddprun/base/error.h"
 #include "ddprun/kernels/kernel_set.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/buffer_places.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/named_tensor.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

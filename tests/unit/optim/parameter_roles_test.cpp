@@ -2,10 +2,7 @@
 #include "ddprun/optim/parameter_roles.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::parameter_roles_test {

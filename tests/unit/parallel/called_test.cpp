@@ -3,15 +3,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <new>
 #include <stdexcept>
 
-#include "ddprun/base/error.h"
 #include "ddprun/parallel/data_parallel.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/thread_ranks.h"

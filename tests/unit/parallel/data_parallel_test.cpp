@@ -4,8 +4,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linear.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
@@ -14,7 +12,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/plugin/run_description.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/precision_of.h"

@@ -1,7 +1,6 @@
 // Frozen parameters under strategies that hold parameters by unit: in slices, gathered to be used.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
@@ -11,7 +10,6 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"

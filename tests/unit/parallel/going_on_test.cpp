@@ -1,7 +1,6 @@
 // A program of one's own saves what training carries from step to step, and goes on from it.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 #include <torch/serialize.h>
 #include <torch/types.h>
 
@@ -14,7 +13,6 @@
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/parallel/training_state.h"
 #include "ddprun/parallel/whole_buffers.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"

@@ -2,7 +2,6 @@
 // once, and what cannot be overlapped is refused.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"

@@ -1,10 +1,7 @@
 // What a training loop of one's own can do wrong, and what it is told.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/batch_norm.h>
-#include <ATen/ops/embedding.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <optional>
@@ -14,7 +11,6 @@
 
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/run_description.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"

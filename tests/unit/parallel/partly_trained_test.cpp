@@ -1,7 +1,6 @@
 // Models of which a part is frozen, or a weight is used twice.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <tuple>
@@ -11,7 +10,6 @@
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"

@@ -1,7 +1,6 @@
 // Ranks whose programs do not tell DataParallel the same, which no collective need show.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <functional>
@@ -10,7 +9,6 @@
 
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"

@@ -2,7 +2,6 @@
 // make of them.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
@@ -12,7 +11,6 @@
 
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/parallel/whole_buffers.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"

@@ -5,11 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/equal.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/randn.h>
-#include <gtest/gtest.h>
+#include <ATen/Functions.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +13,6 @@
 #include <vector>
 
 #include "ddprun/base/counter_hash.h"
-#include "ddprun/base/error.h"
 #include "ddprun/device/device.h"
 #include "ddprun/kernels/attention/flash_of_tensors.h"
 #include "ddprun/kernels/side_by_side.h"

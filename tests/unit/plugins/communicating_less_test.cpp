@@ -2,7 +2,6 @@
 // their papers' formulas, in double.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 

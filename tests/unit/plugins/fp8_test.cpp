@@ -3,13 +3,10 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
 
-#include "ddprun/base/error.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"

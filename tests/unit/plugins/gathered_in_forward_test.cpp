@@ -2,7 +2,6 @@
 // it is there.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>

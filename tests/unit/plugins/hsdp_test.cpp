@@ -1,7 +1,6 @@
 // Sharding within groups of ranks: what ranks hold, what travels, that groups stay equal.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <tuple>
 
@@ -9,7 +8,6 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"

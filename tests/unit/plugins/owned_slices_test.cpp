@@ -1,13 +1,11 @@
 // What the core holds every strategy to whose ranks own parts: proof, norm, updates, units.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "ddprun/plugin/sharding.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"

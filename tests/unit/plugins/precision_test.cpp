@@ -5,13 +5,8 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/equal.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/randint.h>
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <thread>

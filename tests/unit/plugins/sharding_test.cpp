@@ -1,7 +1,6 @@
 // Strategies whose ranks own parts: what a rank holds, and that nothing is read that was let go.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +11,6 @@
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/whole_buffers.h"
-#include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/matchers.h"
 #include "support/passing_strategy.h"

@@ -1,7 +1,6 @@
 // Which collectives the built-in strategies issue, in which order, and where buckets are cut.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/parallel/data_parallel.h"

@@ -1,7 +1,6 @@
 // The sharded optimizer of CS336: who owns which parameter, what a rank holds, what travels.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +11,6 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/proof/proof.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"

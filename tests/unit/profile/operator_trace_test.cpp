@@ -4,7 +4,6 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/record_function.h>
-#include <gtest/gtest.h>
 
 #include <map>
 #include <numeric>

@@ -1,8 +1,6 @@
 // Lanes of collectives, and which part of the ranks' waiting is exposed.
 #include "ddprun/profile/step_timeline.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 
 namespace ddprun {

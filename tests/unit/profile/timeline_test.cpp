@@ -1,6 +1,4 @@
 // The trace of the last steps, event by event, and its picture, element by element.
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <regex>
 

@@ -7,7 +7,6 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 

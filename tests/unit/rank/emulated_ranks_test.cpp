@@ -1,13 +1,11 @@
 // Ranks that share a GPU: the variables that NCCL sees, and what the user's contradict.
 #include "ddprun/rank/emulated_ranks.h"
 
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <set>
 
-#include "ddprun/base/error.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/device/device_library.h"
 #include "support/matchers.h"

@@ -1,8 +1,6 @@
 // Comparisons of two rows' runs in words, from numbers made up for them.
 #include "ddprun/result/comparison.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "support/matchers.h"

@@ -2,8 +2,6 @@
 // stats.bootstrap(..., method="BCa") of 400,000 samples, stats.ttest_1samp.
 #include "ddprun/result/paired_test.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 

@@ -1,9 +1,6 @@
 // Numbers with units, as `ddprun account` reads them.
 #include "runner/command/account_options.h"
 
-#include <gtest/gtest.h>
-
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::account_options_test {

@@ -1,6 +1,4 @@
 // Sentences of what would help a row, against numbers that were made up for them.
-#include <gtest/gtest.h>
-
 #include "runner/report/memory_table.h"
 #include "support/matchers.h"
 #include "support/sentences.h"

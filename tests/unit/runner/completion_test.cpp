@@ -1,8 +1,6 @@
 // The words of completion, and that a shell reads them as they are.
 #include "runner/command_line/completion.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "support/matchers.h"

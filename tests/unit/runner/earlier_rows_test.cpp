@@ -1,14 +1,10 @@
 // --resume believes no result that this ddprun cannot have written.
 #include "runner/report/earlier_rows.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <nlohmann/json.hpp>
 
 #include "runner/report/result_files.h"
 #include "support/ddprun_command.h"
-#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 

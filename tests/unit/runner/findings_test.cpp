@@ -1,6 +1,4 @@
 // Sentences below a table of training, against rows whose numbers were made up for them.
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "runner/report/csv_files.h"

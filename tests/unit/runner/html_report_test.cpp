@@ -1,8 +1,6 @@
 // What is in a page: the result, whatever its texts, and nothing that a browser would run or fetch.
 #include "runner/html/html_report.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/temporary_folder.h"

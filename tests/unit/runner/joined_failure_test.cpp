@@ -1,8 +1,6 @@
 // What ranks of a joined launch called, compared when their run has failed.
 #include "runner/launch/joined_failure.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 
 namespace ddprun {

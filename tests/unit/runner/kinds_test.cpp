@@ -1,9 +1,6 @@
 // Rows, files and tables of a kind of experiment that trains nothing.
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
-#include "ddprun/base/error.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/csv_files.h"

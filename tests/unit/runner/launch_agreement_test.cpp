@@ -1,11 +1,8 @@
 // Plans of ranks compared: every key that differs is named with the values of each rank.
 #include "runner/launch/launch_agreement.h"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {

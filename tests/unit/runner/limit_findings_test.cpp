@@ -1,6 +1,4 @@
 // Sentences of what limits a row, against numbers that were made up for them.
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 #include "support/sentences.h"
 

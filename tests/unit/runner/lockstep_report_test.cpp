@@ -1,8 +1,6 @@
 // What diff calls rounding, and which difference it names.
 #include "runner/compare/lockstep_report.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 
 namespace ddprun::test_lockstep {

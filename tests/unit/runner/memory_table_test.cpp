@@ -1,8 +1,6 @@
 // The tables of memory: by phase, and by what it is.
 #include "runner/report/memory_table.h"
 
-#include <gtest/gtest.h>
-
 #include "runner/report/report_table.h"
 #include "support/matchers.h"
 #include "support/report_rows.h"

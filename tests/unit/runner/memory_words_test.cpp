@@ -2,7 +2,6 @@
 #include "runner/launch/memory_words.h"
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 
 #include "ddprun/base/failure.h"
 #include "ddprun/rank/heap.h"

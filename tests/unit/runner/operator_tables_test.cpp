@@ -1,8 +1,6 @@
 // The tables and sentences of what a recorded step called.
 #include "runner/report/operator_tables.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"

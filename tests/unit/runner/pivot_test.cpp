@@ -1,9 +1,6 @@
 // A table laid out by swept keys: every cell is the table's, wherever it stands.
 #include "runner/report/pivot.h"
 
-#include <gtest/gtest.h>
-
-#include "ddprun/base/error.h"
 #include "runner/report/report_output.h"
 #include "support/matchers.h"
 #include "support/report_rows.h"

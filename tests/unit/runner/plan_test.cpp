@@ -1,13 +1,9 @@
 // Which files a folder stands for.
 #include "runner/launch/plan.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "ddprun/base/error.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {

@@ -1,9 +1,6 @@
 // What a plugin of the user's own may be called.
 #include "runner/command/plugin_name.h"
 
-#include <gtest/gtest.h>
-
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::test {

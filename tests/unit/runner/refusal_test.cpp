@@ -1,6 +1,4 @@
 // A plugin that refuses the experiment's settings is heard before any rank starts.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -1,8 +1,6 @@
 // What a batch prints in each format: what its files say, and a table as wide as it may be.
 #include "runner/report/report_output.h"
 
-#include <gtest/gtest.h>
-
 #include <ranges>
 
 #include "runner/report/csv_files.h"

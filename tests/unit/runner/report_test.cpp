@@ -1,7 +1,5 @@
 // Statistics over steps and ranks, the proof, the table and its layout, against values worked out
 // by hand.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <set>
 

@@ -1,10 +1,6 @@
 // ddprun compare: what differs, what is slower, and of what nobody can say it.
 #include "runner/compare/result_comparison.h"
 
-#include <gtest/gtest.h>
-
-#include "ddprun/base/error.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/report_rows.h"
 

@@ -1,11 +1,6 @@
 // A result folder is seen when it holds something, and its rows are found again.
 #include "runner/report/result_folder.h"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
-#include "ddprun/base/error.h"
 #include "runner/report/earlier_rows.h"
 #include "runner/report/result_files.h"
 #include "support/ddprun_command.h"

@@ -1,8 +1,6 @@
 // What other programs took while a run was measured, from numbers that were made up.
 #include "ddprun/result/run_load.h"
 
-#include <gtest/gtest.h>
-
 #include "support/matchers.h"
 #include "support/sentences.h"
 

@@ -1,6 +1,4 @@
 // The figures of all rows as CSV, and tables as LaTeX.
-#include <gtest/gtest.h>
-
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
 #include "runner/report/text_table.h"

@@ -1,7 +1,6 @@
 // The supervisor with ranks that do nothing but fail in every way.
 #include "runner/launch/supervisor.h"
 
-#include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,11 +1,8 @@
 // Which settings are tried.
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "runner/tune/candidates.h"
-#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::tuned_candidates_test {

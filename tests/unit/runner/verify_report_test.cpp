@@ -1,8 +1,6 @@
 // What verify calls a failure, and how it says so.
 #include "runner/report/verify_report.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 
 #include "support/matchers.h"

@@ -1,6 +1,4 @@
 // What tests/support/test_main.cpp says of cases that fail, crash, hang or leave something behind.
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>

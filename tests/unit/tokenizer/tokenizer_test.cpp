@@ -1,16 +1,11 @@
 // Encoding beside its definition: the least rank first, over and over.
 #include "ddprun/tokenizer/tokenizer.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 
-#include "ddprun/base/error.h"
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "support/ddprun_command.h"
-#include "support/error_of.h"
-#include "support/matchers.h"
 
 namespace ddprun::tokenizer_test {
 namespace {
