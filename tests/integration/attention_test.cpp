@@ -92,26 +92,5 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
   EXPECT_FALSE(only_result(folder, "limit").empty()) << "and no other";
 }
 
-TEST(AttentionExperiment, MoreThanTheMachineHasIsARowThatIsNotHereAndTheOthersRun) {
-  TemporaryFolder folder("large.yaml",
-                         "experiment: attention\nattention: eager\nattention_call: {head_dim: 8}\n"
-                         "repeat: {count: 3, seconds: 1}\n"
-                         "sweep: {attention_call.length: [32, 9000000]}\n");
-  const CommandResult run = must_run(folder, {"large.yaml"});
-  EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("this machine's free memory"),
-                             HasSubstr("proved in 1 of 1 rows")));
-}
-
-TEST(AttentionExperiment, WhatIsWrongIsOneSentenceBeforeARankStarts) {
-  TemporaryFolder folder("one.yaml", kQuick);
-  for (const auto& [setting, words] :
-       {std::pair("attention_call.lenght=8", "unknown key 'lenght' in attention_call"),
-        {"attention_call.dtype=float16", "does not compute in"},
-        {"attention=unheard", "unheard"}}) {
-    EXPECT_THAT(refusal_of(folder, {"one.yaml", "--set", setting}),
-                AllOf(StartsWith("error: "), HasSubstr(words), Not(HasSubstr("starting"))));
-  }
-}
-
 }  // namespace
 }  // namespace ddprun::test

@@ -59,11 +59,8 @@ TEST(Collectives, ResumeTakesOverWhatWasDoneBeforeAKill) {
   EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 0: taken over"), HasSubstr("[2/2] 0.1: starting")));
 }
 
-TEST(Collectives, WhatIsWrongIsOneSentenceBeforeARankStarts) {
+TEST(Collectives, HaveNothingToVerify) {
   TemporaryFolder folder("one.yaml", kQuick);
-  EXPECT_THAT(refusal_of(folder, {"one.yaml", "--set", "collectives.byts=8"}),
-              AllOf(StartsWith("error: "), HasSubstr("unknown key 'byts' in collectives"),
-                    Not(HasSubstr("starting"))));
   EXPECT_THAT(refusal_of(folder, {"verify", "one.yaml"}),
               HasSubstr("experiment collectives has nothing to verify"));
 }

@@ -1,8 +1,10 @@
 // What an experiment of collectives may say, and what is refused before a rank starts.
 
 #include "ddprun/config/registry.h"
+#include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collective_trial.h"
 #include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "support/experiment_fixture.h"
 
 #include "support/matchers.h"
@@ -22,30 +24,47 @@ class CollectivesConfigTest : public ExperimentTest {
   }
 };
 
-TEST_F(CollectivesConfigTest, SaysNothingButItsOwn) {
-  const Experiment e = load_one(kLeastCollectives + "collectives: {bytes: 4096}\n");
-  EXPECT_EQ(e.kind, &collectives());
-  EXPECT_TRUE(e.plugins.empty());
-  const std::string resolved = to_yaml(resolve(e));
-  EXPECT_THAT(resolved, HasSubstr("experiment: collectives\n"));
-  EXPECT_THAT(resolved, Not(HasSubstr("train:")));
-  EXPECT_EQ(to_yaml(resolve(load_one(resolved))), resolved);
+/// A kind, the least that a file of it says without its section, that section, and keys of others.
+struct OwnKeys {
+  const ExperimentKind& kind;
+  std::string least, section;
+  std::size_t plugins;
+  std::vector<std::string> others;
+};
+
+TEST_F(CollectivesConfigTest, AKindSaysNothingButItsOwn) {
+  for (const OwnKeys& each : {OwnKeys{collectives(), kLeastCollectives, "collectives: {bytes: 8}", 0,
+                                      {"train", "strategy", "plugin_path"}},
+                              {attention_kind(), "experiment: attention\nattention: eager\n",
+                               "attention_call: {}", 1, {"strategy", "precision", "collectives"}},
+                              {precision_study(), "experiment: precision\n",
+                               "demonstration: {name: dtypes}", 0,
+                               {"strategy", "precision", "attention", "train"}}}) {
+    const std::string name = each.kind.name(), text = each.least + each.section + "\n";
+    SCOPED_TRACE(name);
+    const Experiment e = load_one(text);
+    EXPECT_EQ(e.kind, &each.kind);
+    EXPECT_EQ(e.plugins.size(), each.plugins);
+    const std::string resolved = to_yaml(resolve(e));
+    EXPECT_THAT(resolved, AllOf(HasSubstr("experiment: " + name + "\n"), Not(HasSubstr("train:"))));
+    EXPECT_EQ(to_yaml(resolve(load_one(resolved))), resolved);
+    for (const std::string& key : each.others) {
+      EXPECT_THAT(error(text + key + ": {}\n"),
+                  HasSubstr("experiment " + name + " has no `" + key + "`"));
+    }
+    const std::string section = each.section.substr(0, each.section.find(':'));
+    EXPECT_THAT(error(each.least),
+                HasSubstr("experiment " + name + " needs the section `" + section + "`"));
+  }
 }
 
 TEST_F(CollectivesConfigTest, AnotherKindsSectionsAreErrors) {
   const std::string text = kLeastCollectives + "collectives: {bytes: 8}\n";
   EXPECT_THAT(error(text + "train: {steps: 3}\n"),
-              AllOf(HasSubstr("experiment collectives has no `train`"),
-                    HasSubstr("where: run.yaml:4:1"), HasSubstr("it is of experiment training")));
-  EXPECT_THAT(error(text + "strategy: flat\n"),
-              HasSubstr("experiment collectives has no `strategy`"));
-  EXPECT_THAT(error(text + "plugin_path: [x]\n"),
-              HasSubstr("experiment collectives has no `plugin_path`"));
+              AllOf(HasSubstr("where: run.yaml:4:1"), HasSubstr("it is of experiment training")));
   EXPECT_THAT(error(text + "trian: {steps: 3}\n"), HasSubstr("unknown key 'trian'"));
   EXPECT_THAT(error(std::string(kLeast) + "repeat: {count: 3}\n"),
               HasSubstr("experiment training has no `repeat`"));
-  EXPECT_THAT(error(kLeastCollectives),
-              HasSubstr("experiment collectives needs the section `collectives`"));
   EXPECT_THAT(error("experiment: colectives\n"),
               AllOf(HasSubstr("colectives"), HasSubstr("training, collectives")));
 }

@@ -60,22 +60,6 @@ class PrecisionConfigTest : public ExperimentTest {
   }
 };
 
-TEST_F(PrecisionConfigTest, SaysNothingButItsOwn) {
-  const std::string least = "experiment: precision\ndemonstration: {name: dtypes}\n";
-  const Experiment e = load_one(least);
-  EXPECT_EQ(e.kind, &precision_study());
-  EXPECT_TRUE(e.plugins.empty());
-  const std::string resolved = to_yaml(resolve(e));
-  EXPECT_EQ(to_yaml(resolve(load_one(resolved))), resolved);
-  for (const char* key :
-       {"strategy: flat", "precision: fp32", "attention: sdpa", "train: {steps: 3}"}) {
-    const std::string name = std::string(key).substr(0, std::string(key).find(':'));
-    EXPECT_THAT(error(least + key + "\n"), HasSubstr("experiment precision has no `" + name + "`"));
-  }
-  EXPECT_THAT(error("experiment: precision\n"),
-              HasSubstr("experiment precision needs the section `demonstration`"));
-}
-
 TEST_F(PrecisionConfigTest, WhatWouldHaveNoEffectIsAnError) {
   EXPECT_THAT(
       refused("autocast: bfloat16"),
