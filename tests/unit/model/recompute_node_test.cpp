@@ -135,42 +135,14 @@ TEST(RecomputeNode, AStreamWithoutGradientLeavesTheParametersTheirs) {
   EXPECT_TRUE(at::equal(weight.grad(), at::full({4}, 5.0F)));
 }
 
-/// Packs a tensor as itself, and holds it.
-class HoldingHooks final : public torch::autograd::SavedVariableHooks {
- public:
-  explicit HoldingHooks(std::vector<at::Tensor>& held) : held_(held) {}
-  void call_pack_hook(const at::Tensor& tensor) override {
-    tensor_ = tensor.detach();
-    held_.push_back(tensor_);
-  }
-  at::Tensor call_unpack_hook() override { return tensor_; }
-
- private:
-  std::vector<at::Tensor>& held_;
-  at::Tensor tensor_;
-};
-
-class HoldingEngine final : public torch::autograd::Engine {
- public:
-  static HoldingEngine& instance() {
-    static auto* const engine = new HoldingEngine;
-    return *engine;
-  }
-  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return std::make_unique<HoldingHooks>(held);
-  }
-  std::vector<at::Tensor> held;
-};
-
 TEST(FusedBackward, OverwritesNothingThatSomeoneElseHolds) {
-  using torch::autograd::Engine;
   const auto attention = load_plugin<Attention>("attention", "flash");
   const Tokens tokens;
   const Transformer model(fused_model(), *attention, 3);
-  std::vector<at::Tensor>& held = HoldingEngine::instance().held;
-  torch::autograd::set_default_engine_stub([]() -> Engine& { return HoldingEngine::instance(); });
-  const at::Tensor loss = model.loss(tokens.ids, tokens.targets) * 3;
-  torch::autograd::set_default_engine_stub([]() -> Engine& { return Engine::get_base_engine(); });
+  at::Tensor loss;
+  auto& held = test::with_saved_tensor_hooks(
+                   [&] { loss = model.loss(tokens.ids, tokens.targets) * 3; }, /*hold=*/true)
+                   .held;
   std::vector<at::Tensor> before;
   for (const at::Tensor& tensor : held) before.push_back(tensor.clone());
   loss.backward();
