@@ -13,6 +13,7 @@
 #include <iterator>
 #include <new>
 #include <thread>
+#include <type_traits>
 
 #include "ddprun/comm/store/comm_failure.h"
 #include "support/matchers.h"
@@ -32,8 +33,11 @@ struct Seen {
   std::vector<Progress> progress;
 };
 
-Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body,
-                  Seen* seen = nullptr, double timeout_s = 60, double progress_timeout_s = 600) {
+/// Ranks whose body gives a result, or nothing. It must not wait for what they sleep.
+template <class Body>
+Outcome supervise(int ranks, const Body& body, Seen* seen = nullptr, double timeout_s = 60,
+                  double progress_timeout_s = 600) {
+  const auto begin = Clock::now();
   SignalWatch signals;
   const RankObserver observer{
       [&](const Progress& p) {
@@ -42,15 +46,21 @@ Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body
       [&](int rank, const std::string& level, const std::string& text) {
         if (seen) seen->log.push_back(std::to_string(rank) + " " + level + " " + text);
       }};
-  const RankBody rank_body = [&](const RankInfo& info, const auto& on_progress) {
+  const RankBody rank_body = [&](const RankInfo& info, const auto& on_progress) -> nlohmann::json {
     on_progress({1, 2, "loss nan"});
-    return body(info.rank);
+    if constexpr (std::is_void_v<std::invoke_result_t<Body, int>>) {
+      return body(info.rank), nullptr;
+    } else {
+      return body(info.rank);
+    }
   };
   WorldConfig world;
   world.size = ranks;
   world.comm.timeout_s = timeout_s;
   world.progress_timeout_s = progress_timeout_s;
-  return run_ranks(world, rank_body, signals, observer);
+  Outcome outcome = run_ranks(world, rank_body, signals, observer);
+  EXPECT_LT(Clock::now() - begin, kInTime);
+  return outcome;
 }
 
 TEST(Supervisor, ReturnsTheResultOfRankZero) {
@@ -72,7 +82,7 @@ TEST(Supervisor, ReturnsTheResultOfRankZero) {
 }
 
 TEST(Supervisor, APeersOwnCauseIsPreferredToTheCommErrorsItCauses) {
-  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(3, [](int rank) {
     if (rank != 2) throw CommError({.what = "a peer is gone"});
     sleep_ms(100);
     throw std::runtime_error("the cause");
@@ -87,7 +97,7 @@ TEST(Supervisor, APeersOwnCauseIsPreferredToTheCommErrorsItCauses) {
 
 // A rank that unwinds closes its connections, and only then says why.
 TEST(Supervisor, ACommErrorOfItsOwnIsPreferredToTheLossesThatItCauses) {
-  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(3, [](int rank) {
     if (rank != 2) throw PeerGoneError({.what = "the store of this run was lost"});
     sleep_ms(100);
     throw CommError({.what = "no interface of that name"});
@@ -97,7 +107,7 @@ TEST(Supervisor, ACommErrorOfItsOwnIsPreferredToTheLossesThatItCauses) {
 }
 
 TEST(Supervisor, DifferentCallsExplainThePeerThatFailsFirst) {
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     LaunchBoard::announce(2, "barrier", 0, "the same");
     sleep_ms(50 * rank);
     if (rank == 0) {
@@ -110,7 +120,6 @@ TEST(Supervisor, DifferentCallsExplainThePeerThatFailsFirst) {
       sleep_ms(100);  // it leaves its connections before it says why
       throw;
     }
-    return {};
   });
   EXPECT_EQ(outcome.status, Outcome::Status::failed);
   EXPECT_THAT(outcome.reason, HasSubstr("the ranks called different collectives"));
@@ -119,35 +128,29 @@ TEST(Supervisor, DifferentCallsExplainThePeerThatFailsFirst) {
 }
 
 TEST(Supervisor, ACommErrorWithoutACauseIsShownItself) {
-  const auto begin = Clock::now();
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     if (rank == 0) sleep_ms(60'000);  // ended by SIGTERM
     throw CommError({.what = "the network is down"});
   });
   EXPECT_THAT(
       outcome.reason,
       MatchesRegex("rank 1 failed: the network is down\n  where: rank 1 of 2, process [0-9]+"));
-  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, ARankDeafToSigtermIsKilled) {
-  const auto begin = Clock::now();
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     if (rank == 1) throw std::bad_alloc();
     std::signal(SIGTERM, SIG_IGN);
     sleep_ms(60'000);
-    return {};
   });
   EXPECT_EQ(outcome.status, Outcome::Status::out_of_memory);
   EXPECT_THAT(outcome.reason, HasSubstr("rank 1 failed: out of memory"));
-  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, AnExitWithoutAWordIsAFailureEvenWithStatusZero) {
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     if (rank == 1) _exit(0);
     sleep_ms(60'000);
-    return {};
   });
   EXPECT_THAT(outcome.reason,
               MatchesRegex("rank 1 failed: ended before it was done\n"
@@ -158,10 +161,9 @@ TEST(Supervisor, AnExitWithoutAWordIsAFailureEvenWithStatusZero) {
 }
 
 TEST(Supervisor, AnExceptionOnAThreadOfItsOwnHasItsWords) {
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     if (rank == 1) std::thread([] { throw std::runtime_error("its words"); }).join();
     sleep_ms(60'000);
-    return {};
   });
   EXPECT_THAT(outcome.reason, MatchesRegex("rank 1 failed: an exception left its thread\n"
                                            "  where: rank 1 of 2, process [0-9]+\n"
@@ -170,10 +172,9 @@ TEST(Supervisor, AnExceptionOnAThreadOfItsOwnHasItsWords) {
 }
 
 TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     if (rank == 1) kill(getpid(), SIGABRT);
     sleep_ms(60'000);
-    return {};
   });
   EXPECT_THAT(outcome.reason, MatchesRegex("rank 1 failed: killed by signal 6 \\(Aborted\\)\n"
                                            "  where: rank 1 of 2, process [0-9]+\n"
@@ -183,13 +184,11 @@ TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
 }
 
 TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
-  const auto begin = Clock::now();
   const Outcome outcome = supervise(
       2,
-      [](int rank) -> nlohmann::json {
+      [](int rank) {
         if (rank == 1) raise(SIGSTOP);
         sleep_ms(60'000);
-        return {};
       },
       nullptr, 1);
   EXPECT_THAT(outcome.reason,
@@ -198,7 +197,6 @@ TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
                            "  got: it does not go on, at the start\n"
                            "  expected: every rank where the others wait for it, within 1 s\n"
                            "  hint: who stopped it\\? .*"));
-  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 /// A number that ranks share.
@@ -218,7 +216,7 @@ bool is_stopped(pid_t process) {
 TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
   const Outcome outcome = supervise(
       2,
-      [](int rank) -> nlohmann::json {
+      [](int rank) {
         if (rank == 1) {
           const pid_t self = getpid();
           if (fork() == 0) {
@@ -230,7 +228,6 @@ TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
           raise(SIGSTOP);
         }
         sleep_ms(2500);
-        return rank;
       },
       nullptr, 2);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
@@ -238,7 +235,7 @@ TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
 
 TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
   std::atomic<int>& stops = shared_number();
-  const Outcome outcome = supervise(3, [&](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(3, [&](int rank) {
     if (rank == 2) {
       stops = getpid();
       raise(SIGSTOP);
@@ -252,7 +249,7 @@ TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
 
 TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers) {
   std::atomic<int>& there = shared_number();
-  const Outcome outcome = supervise(3, [&](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(3, [&](int rank) {
     LaunchBoard::announce(3, "barrier", 0, "step");
     ++there;
     if (rank == 1) sleep_ms(60'000);
@@ -276,7 +273,7 @@ TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers)
 }
 
 TEST(Supervisor, WordsOfATimeOutBlameNoOtherRank) {
-  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [](int rank) {
     LaunchBoard::announce(2, "barrier", 0, "step");
     if (rank == 1) sleep_ms(60'000);
     LaunchBoard::announce(2, "all_reduce", 4096, "layers.0.w");
@@ -287,40 +284,29 @@ TEST(Supervisor, WordsOfATimeOutBlameNoOtherRank) {
 }
 
 TEST(Supervisor, AWaitWithoutEndIsEnded) {
-  const auto begin = Clock::now();
   const Outcome outcome = supervise(
       2,
-      [](int) -> nlohmann::json {
+      [](int) {
         const LaunchBoard::Wait waiting;
         sleep_ms(60'000);
-        return {};
       },
       nullptr, 0.5);
   EXPECT_THAT(outcome.reason, HasSubstr("rank 0 failed: it waits for the other ranks, and its time "
                                         "limit does not end that"));
-  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, OwnWorkMayTakeLongerThanAWait) {
-  const Outcome outcome = supervise(
-      2,
-      [](int rank) -> nlohmann::json {
-        sleep_ms(3500);
-        return rank;
-      },
-      nullptr, 0.2);
+  const Outcome outcome = supervise(2, [](int) { sleep_ms(3500); }, nullptr, 0.2);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
 TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
-  const auto begin = Clock::now();
   const Outcome outcome = supervise(
       2,
-      [](int rank) -> nlohmann::json {
+      [](int) {
         const PhaseScope forward(Phase::forward);
         LaunchBoard::announce(2, "barrier", 0, "step");
         sleep_ms(60'000);
-        return rank;
       },
       nullptr, 60, 1);
   EXPECT_THAT(
@@ -331,39 +317,30 @@ TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
                    "for [0-9]\\.[0-9] s, 1 calls begun\n"
                    "  expected: a phase or a call that begins or ends within 1.0 s\n"
                    "  hint: .*progress_timeout_s.*"));
-  EXPECT_LT(Clock::now() - begin, kInTime);
 }
 
 TEST(Supervisor, ALongSilenceThatEndedRaisesTheLimit) {
   const Outcome outcome = supervise(
       1,
-      [](int rank) -> nlohmann::json {
+      [](int) {
         sleep_ms(1000);  // below the limit
         LaunchBoard::announce(1, "barrier", 0, "step");
         sleep_ms(3500);  // above it, and no more than 20 times what was before
-        return rank;
       },
       nullptr, 60, 2.5);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
 TEST(Supervisor, WithoutALimitOfProgressOwnWorkGoesOn) {
-  const Outcome outcome = supervise(
-      1,
-      [](int rank) -> nlohmann::json {
-        sleep_ms(1500);
-        return rank;
-      },
-      nullptr, 60, 0);
+  const Outcome outcome = supervise(1, [](int) { sleep_ms(1500); }, nullptr, 60, 0);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
 TEST(Supervisor, ASignalToTheParentEndsTheRanks) {
   const pid_t parent = getpid();
-  const Outcome outcome = supervise(2, [parent](int rank) -> nlohmann::json {
+  const Outcome outcome = supervise(2, [parent](int rank) {
     if (rank == 0) kill(parent, SIGTERM);
     sleep_ms(60'000);
-    return {};
   });
   EXPECT_EQ(outcome.status, Outcome::Status::interrupted);
   EXPECT_EQ(outcome.signal, SIGTERM);
