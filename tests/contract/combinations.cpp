@@ -150,9 +150,7 @@ bool is_control(const Experiment& experiment) {
   return strategy->plan(layout, 0).agreement == Agreement::none;
 }
 
-}  // namespace
-
-std::vector<Combination> combinations() {
+std::vector<Combination> find_combinations() {
   const auto precisions = discovered(PluginKind::precision);
   const auto attentions = discovered(PluginKind::attention);
   const auto strategies = discovered(PluginKind::strategy);
@@ -190,6 +188,13 @@ std::vector<Combination> combinations() {
     const Experiment experiment = experiment_of(one);
     return !supported(experiment) || is_control(experiment);
   });
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Combination>& combinations() {
+  static const std::vector<Combination> all = find_combinations();
   return all;
 }
 

@@ -33,6 +33,6 @@ bool supported(const Experiment& experiment);
 /// The names of all plugins of a kind.
 std::vector<std::string> discovered(PluginKind kind);
 /// All combinations that are supported.
-std::vector<Combination> combinations();
+const std::vector<Combination>& combinations();
 
 }  // namespace ddprun
