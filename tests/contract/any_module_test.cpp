@@ -1,7 +1,11 @@
 // Strategies work on any torch::nn::Module: biases, odd sizes, a training loop of the user's own.
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -20,16 +24,23 @@ namespace {
 constexpr int kSteps = 10;
 constexpr int kBatch = 12;
 
-torch::nn::Sequential make_module() {
-  torch::nn::Sequential module(torch::nn::Linear(5, 11), torch::nn::ReLU(),
-                               torch::nn::LayerNorm(torch::nn::LayerNormOptions({11})),
-                               torch::nn::Linear(11, 3));
-  torch::NoGradGuard no_grad;
+struct OddModule : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return second(norm(at::relu(first(x)))); }
+
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(5, 11));
+  torch::nn::LayerNorm norm =
+      register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({11})));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(11, 3));
+};
+
+std::shared_ptr<OddModule> make_module() {
+  auto module = std::make_shared<OddModule>();
+  const at::NoGradGuard no_grad;
   int index = 0;
   for (auto& parameter :
        module->parameters()) {  // the same on every rank, without a global generator
     const auto count = static_cast<float>(parameter.numel());
-    parameter.copy_((torch::arange(parameter.numel()).view(parameter.sizes()) * 7 + ++index)
+    parameter.copy_((at::arange(parameter.numel()).view(parameter.sizes()) * 7 + ++index)
                         .remainder(13)
                         .div(count)
                         .sub(0.3));
@@ -44,22 +55,22 @@ OptimizerConfig sgd() {
 }
 
 struct Trained {
-  std::vector<torch::Tensor> parameters;
+  std::vector<at::Tensor> parameters;
   bool exact = true;  ///< the strategy says that gradients become their mean
 };
 
 /// The user's own loop.
 Trained train(ProcessGroup& group, Strategy& strategy) {
-  auto module = make_module();
+  const auto module = make_module();
   Precision fp32;
   DataParallel ddp(named_parameters(*module), group, strategy, fp32, sgd());
-  const auto inputs = torch::arange(kBatch * 5).view({kBatch, 5}).mul(0.37).sin();
-  const auto targets = torch::arange(kBatch * 3).view({kBatch, 3}).mul(0.11).cos();
+  const auto inputs = at::arange(kBatch * 5).view({kBatch, 5}).mul(0.37).sin();
+  const auto targets = at::arange(kBatch * 3).view({kBatch, 3}).mul(0.11).cos();
   const int share = kBatch / group.size();
-  const auto mine = torch::indexing::Slice(group.rank() * share, (group.rank() + 1) * share);
+  const auto mine = [&](const at::Tensor& all) { return all.narrow(0, group.rank() * share, share); };
   for (int step = 0; step < kSteps; ++step) {
     ddp.backward(ddp.forward([&] {
-      return torch::mse_loss(module->forward(inputs.index({mine})), targets.index({mine}));
+      return at::mse_loss(module->forward(mine(inputs)), mine(targets));
     }));
     ddp.step(sgd().lr, 0.0);
   }
@@ -85,7 +96,7 @@ TEST_P(AnyModule, TrainsAsOneProcessDoes) {
   class Alone : public Strategy {
     void finish_backward() override {}
   };
-  std::vector<torch::Tensor> alone;
+  std::vector<at::Tensor> alone;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Alone strategy;
     alone = train(group, strategy).parameters;

@@ -13,7 +13,8 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/proof/proof.h"
 #include "plugins_under_test.h"
-#include "support/ddprun_command.h"
+#include "support/matchers.h"
+#include "support/temporary_folder.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

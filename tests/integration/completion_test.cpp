@@ -1,8 +1,8 @@
 // Completion in the shells themselves: what each offers is what the program declares.
-#include <regex>
 #include <set>
 
 #include "support/ddprun_command.h"
+#include "support/matches.h"
 
 namespace ddprun::test {
 namespace {
@@ -76,12 +76,8 @@ class Completion : public testing::TestWithParam<ShellUnderTest> {
 /// The long options that the help of a command shows, or that of none.
 Words options_in_help(const TemporaryFolder& folder, const std::string& command) {
   const std::string help = run_ddprun(folder, {command, "--help"}).out;
-  const std::regex option(R"(\n +(?:-\w,)?(--[a-z-]+))");
-  Words found;
-  for (std::sregex_iterator each(help.begin(), help.end(), option), end; each != end; ++each) {
-    found.insert((*each)[1]);
-  }
-  return found;
+  const auto found = groups_of(help, R"(\n +(?:-\w,)?(--[a-z-]+))");
+  return {found.begin(), found.end()};
 }
 
 TEST_P(Completion, OffersCommandsAndFilesFirst) {

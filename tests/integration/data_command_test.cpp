@@ -1,5 +1,5 @@
 // `ddprun data`: which tokens of which file each rank reads, and what it refuses.
-#include <regex>
+#include <algorithm>
 
 #include "support/ddprun_command.h"
 
@@ -19,8 +19,12 @@ class DataCommand : public testing::Test {
   }
   /// The lines of the output, with one space where there are several.
   static std::vector<std::string> lines(const CommandResult& result) {
-    auto out = lines_of(std::regex_replace(result.out, std::regex(" +"), " "));
-    for (std::string& line : out) boost::trim(line);
+    std::vector<std::string> out;
+    for (const std::string& line : lines_of(result.out)) {
+      std::string& text = out.emplace_back(trimmed(line));
+      const auto spaces = [](char a, char b) { return a == ' ' && b == ' '; };
+      text.erase(std::unique(text.begin(), text.end(), spaces), text.end());
+    }
     return out;
   }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }

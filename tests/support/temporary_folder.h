@@ -1,7 +1,6 @@
 // Files of a test's own.
 #pragma once
 
-#include <boost/algorithm/string.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -26,12 +25,18 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// Without these characters at its ends.
+inline std::string trimmed(const std::string& text, const char* characters = " ") {
+  const std::size_t begin = text.find_first_not_of(characters);
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(characters) + 1 - begin);
+}
+
 /// The cells of a line of a table in Markdown.
 inline std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
-  const auto inner = boost::trim_copy_if(line, boost::is_any_of("| "));
-  boost::split(cells, inner, boost::is_any_of("|"));
-  for (std::string& cell : cells) boost::trim(cell);
+  std::istringstream in(trimmed(line, "| "));
+  for (std::string cell; std::getline(in, cell, '|');) cells.push_back(trimmed(cell));
   return cells;
 }
 

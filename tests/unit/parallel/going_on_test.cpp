@@ -1,8 +1,7 @@
 // A program of one's own saves what training carries from step to step, and goes on from it.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <torch/serialize.h>
-#include <torch/types.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
 #include <optional>
@@ -20,30 +19,30 @@
 namespace ddprun::going_on_test {
 namespace {
 
-/// What one rank saves: docs/using_the_library.md has this code.
+/// What one rank saves: docs/using_the_library.md has this code, by a header that brings more.
 struct Saved {
   std::vector<NamedTensor> parameters;
   std::vector<char> own;
 };
 
 Saved save(DataParallel& ddp) {
-  c10::Dict<std::string, torch::Tensor> own;
+  c10::Dict<std::string, at::Tensor> own;
   for (const auto& part : ddprun::shared_moments(ddp).own) {
     own.insert(part.name + "@" + std::to_string(part.begin), part.values.clone());
   }
   for (const auto& each : ddprun::own_state(ddp)) own.insert(each.name, each.tensor.clone());
-  own.insert("updates", torch::tensor(ddp.optimizer().updates()));
-  return {full_parameters(ddp), torch::pickle_save(own)};
+  own.insert("updates", at::full({}, ddp.optimizer().updates(), at::kLong));
+  return {full_parameters(ddp), torch::jit::pickle_save(own)};
 }
 
 void load(DataParallel& ddp, const std::vector<char>& bytes) {
   const auto own =
-      c10::impl::toTypedDict<std::string, torch::Tensor>(torch::pickle_load(bytes).toGenericDict());
+      c10::impl::toTypedDict<std::string, at::Tensor>(torch::jit::pickle_load(bytes).toGenericDict());
   for (const auto& part : ddprun::shared_moments(ddp).own) {
     part.values.copy_(own.at(part.name + "@" + std::to_string(part.begin)));
   }
   ddprun::read_own_state(ddp, {}, [&](const std::string& name) {
-    return own.contains(name) ? own.at(name) : torch::Tensor();
+    return own.contains(name) ? own.at(name) : at::Tensor();
   });
   ddp.optimizer().set_updates(own.at("updates").item<std::int64_t>());
 }

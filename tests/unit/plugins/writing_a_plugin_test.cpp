@@ -1,17 +1,17 @@
 // The code in docs/writing_a_plugin.md and docs/using_the_library.md is the code that the tests
 // compile and run.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <map>
-#include <regex>
-#include <set>
 #include <string>
+#include <vector>
 
+#include "support/matchers.h"
+#include "support/matches.h"
 #include "support/temporary_folder.h"
 
 namespace {
 
+using ddprun::test::groups_of;
 using ddprun::test::lines_of;
 
 std::string text_of(const std::string& file) {
@@ -51,20 +51,12 @@ TEST(UsingTheLibrary, QuotesTheFilesThatAreTested) {
   }
 }
 
-std::multiset<std::string> matches(const std::string& text, const std::regex& pattern) {
-  std::multiset<std::string> found;
-  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
-    found.insert((*match)[1]);
-  }
-  return found;
-}
-
 TEST(UsingTheLibrary, ListsTheHeadersThatAreInstalledForUsers) {
   const auto listed =
-      matches(text_of("docs/using_the_library.md"), std::regex("\n\\| `(ddprun/[^`]+\\.h)` \\|"));
-  const auto installed = matches(text_of("core/public_headers.txt"), std::regex("\n(ddprun/.+)"));
+      groups_of(text_of("docs/using_the_library.md"), "\n\\| `(ddprun/[^`]+\\.h)` \\|");
   EXPECT_GT(listed.size(), 20U);
-  EXPECT_EQ(listed, installed);
+  EXPECT_THAT(listed, testing::UnorderedElementsAreArray(
+                          groups_of(text_of("core/public_headers.txt"), "\n(ddprun/.+)")));
 }
 
 /// All headers of the SDK, one behind the other.
@@ -79,28 +71,27 @@ std::string plugin_headers() {
 }
 
 /// The functions that an author may override; destructors aside.
-std::multiset<std::string> virtuals_of(const std::string& kind, const std::string& headers) {
-  std::smatch begin;
-  EXPECT_TRUE(std::regex_search(headers, begin, std::regex("\nclass " + kind + "\\b[^;{]*\\{")))
-      << kind;
-  const std::string behind = begin.suffix();
-  return matches(behind.substr(0, behind.find("\n};")),
-                 std::regex("\n *virtual [^;{(]*[ &*](\\w+)\\("));
+std::vector<std::string> virtuals_of(const std::string& kind, const std::string& headers) {
+  const auto begin = ddprun::test::matches_of(headers, "\nclass " + kind + "\\b[^;{]*\\{");
+  EXPECT_EQ(begin.size(), 1u) << kind;
+  const std::string behind = headers.substr(begin.at(0).end);
+  return groups_of(behind.substr(0, behind.find("\n};")),
+                   "\n *virtual [^;{(]*[ &*](\\w+)\\(");
 }
 
 /// The tables of what the core calls, and when: class -> functions.
-std::map<std::string, std::multiset<std::string>> tables_of_calls(const std::string& markdown) {
-  std::map<std::string, std::multiset<std::string>> tables;
-  const std::regex head("\\| `(\\w+)` \\| when \\|.*"), row("\\| `(\\w+)\\(.*");
+std::map<std::string, std::vector<std::string>> tables_of_calls(const std::string& markdown) {
+  std::map<std::string, std::vector<std::string>> tables;
   std::string kind;
   for (const std::string& line : lines_of(markdown)) {
-    std::smatch found;
-    if (std::regex_match(line, found, head)) {
-      kind = found[1];
+    const auto head = groups_of(line, "^\\| `(\\w+)` \\| when \\|");
+    const auto row = groups_of(line, "^\\| `(\\w+)\\(");
+    if (!head.empty()) {
+      kind = head[0];
     } else if (!line.starts_with('|')) {
       kind.clear();
-    } else if (!kind.empty() && std::regex_match(line, found, row)) {
-      tables[kind].insert(found[1]);
+    } else if (!kind.empty() && !row.empty()) {
+      tables[kind].push_back(row[0]);
     }
   }
   return tables;
@@ -113,7 +104,7 @@ TEST(WritingAPlugin, ListsEveryFunctionThatTheCoreCalls) {
     EXPECT_TRUE(tables.contains(kind)) << kind;
   }
   for (const auto& [kind, functions] : tables) {
-    EXPECT_EQ(functions, virtuals_of(kind, headers)) << kind;
+    EXPECT_THAT(functions, testing::UnorderedElementsAreArray(virtuals_of(kind, headers))) << kind;
   }
 }
 

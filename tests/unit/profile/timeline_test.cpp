@@ -1,9 +1,9 @@
 // The trace of the last steps, event by event, and its picture, element by element.
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "ddprun/profile/timeline_files.h"
 #include "support/matchers.h"
+#include "support/matches.h"
 
 namespace ddprun {
 namespace {
@@ -66,18 +66,8 @@ json events_of(const std::vector<Row>& rows) {
   return json::parse(text)["traceEvents"];
 }
 
-/// What stands in each match of `pattern`.
-std::vector<std::string> all_of(const std::string& text, const std::string& pattern) {
-  std::vector<std::string> out;
-  const std::regex regex(pattern);
-  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match) {
-    out.push_back((*match)[1]);
-  }
-  return out;
-}
-
 std::vector<std::string> texts(const std::string& svg) {
-  return all_of(svg, "<text [^>]*>([^<]*)</text>");
+  return test::groups_of(svg, "<text [^>]*>([^<]*)</text>");
 }
 
 TEST(Timeline, HasPhasesUnitsWaitsAndCollectivesInLanes) {
@@ -131,13 +121,13 @@ TEST(TimelinePicture, HasBarsWhereTheCollectivesAre) {
       picture_of({row_with("naive", {step_with({collective("late", 9, 10)})}),
                   row_with("overlap", {step_with({collective("early", 4, 8)})})});
   // 820 pixels from 106 on are 10 ms.
-  EXPECT_THAT(all_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>backward, 6.0 ms"),
+  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>backward, 6.0 ms"),
               ElementsAre("270", "270"));
-  EXPECT_THAT(all_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: late, 64 B, 1.0 ms"),
+  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: late, 64 B, 1.0 ms"),
               ElementsAre("762"));
-  EXPECT_THAT(all_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: early, 64 B, 4.0 ms"),
+  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: early, 64 B, 4.0 ms"),
               ElementsAre("352"));
-  EXPECT_THAT(all_of(svg, "<rect x=\"([0-9.]+)\"[^>]* fill=\"#e15759\"><title>waits 1.0 ms"),
+  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]* fill=\"#e15759\"><title>waits 1.0 ms"),
               ElementsAre("762", "762"));
   EXPECT_THAT(svg, HasSubstr("M434.0 ")) << "the first gradient is ready at 4 ms";
 }
@@ -146,7 +136,7 @@ TEST(TimelinePicture, NamesAPhaseWhereNothingCoversIt) {
   StepTimeline step = step_with({collective("gather", 1, 2)});
   step.collectives[0].wait_begin_ns = 1 * kMs;
   step.collectives[0].wait_end_ns = 2 * kMs;
-  EXPECT_THAT(all_of(picture_of({row_with("fsdp", {step})}),
+  EXPECT_THAT(test::groups_of(picture_of({row_with("fsdp", {step})}),
                      "<text x=\"([0-9.]+)\"[^>]*class=\"in on\">forward<"),
               ElementsAre("229"));
 }

@@ -1,8 +1,9 @@
 // What counts as another element, and what does not.
 #include "ddprun/proof/drawn_run.h"
 
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 
@@ -11,7 +12,7 @@ namespace {
 
 TEST(CountUnequal, CountsWhatIsOther) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
-    const at::Tensor expected = torch::arange(1, 101, dtype);
+    const at::Tensor expected = at::arange(1, 101, dtype);
     at::Tensor got = expected.clone();
     EXPECT_EQ(count_unequal(got, expected), 0) << dtype;
     got[0] = 7;
@@ -23,17 +24,17 @@ TEST(CountUnequal, CountsWhatIsOther) {
 }
 
 TEST(CountUnequal, TakesEachZeroAndEachNaNForAnother) {
-  const at::Tensor expected = torch::tensor({0.0F, NAN, NAN, 1.0F});
+  const at::Tensor expected = at::tensor({0.0F, NAN, NAN, 1.0F});
   EXPECT_EQ(count_unequal(expected, expected), 0);
-  EXPECT_EQ(count_unequal(torch::tensor({-0.0F, -NAN, NAN, 1.0F}), expected), 0);
-  EXPECT_EQ(count_unequal(torch::tensor({0.0F, 1.0F, NAN, NAN}), expected), 2);
+  EXPECT_EQ(count_unequal(at::tensor({-0.0F, -NAN, NAN, 1.0F}), expected), 0);
+  EXPECT_EQ(count_unequal(at::tensor({0.0F, 1.0F, NAN, NAN}), expected), 2);
 }
 
 TEST(CountUnequal, ToleratesAPartOfTheLargest) {
-  const at::Tensor expected = torch::tensor({100.0F, 1.0F});
-  EXPECT_EQ(count_unequal(torch::tensor({100.0F, 1.9F}), expected, 0.01), 0);
-  EXPECT_EQ(count_unequal(torch::tensor({102.0F, 1.9F}), expected, 0.01), 1);
-  EXPECT_EQ(count_unequal(torch::tensor({100.0F, 1.9F}), expected), 1);
+  const at::Tensor expected = at::tensor({100.0F, 1.0F});
+  EXPECT_EQ(count_unequal(at::tensor({100.0F, 1.9F}), expected, 0.01), 0);
+  EXPECT_EQ(count_unequal(at::tensor({102.0F, 1.9F}), expected, 0.01), 1);
+  EXPECT_EQ(count_unequal(at::tensor({100.0F, 1.9F}), expected), 1);
 }
 
 }  // namespace
