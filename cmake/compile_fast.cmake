@@ -57,7 +57,7 @@ set(small_folders
   experiments_attention|experiments_collectives experiments_precision|experiments_training_comparison
   runner_compare|runner_html|runner_tune)
 
-# The files of a folder, or of several small ones, as one. Highway compiles each file of kernels several times by itself.
+# The files of a folder, of several small ones, or of a program of tests, as one. Highway compiles each file of kernels several times by itself.
 function(ddprun_unite target)
   get_target_property(folder ${target} SOURCE_DIR)
   get_target_property(sources ${target} SOURCES)
@@ -72,6 +72,9 @@ function(ddprun_unite target)
       string(REGEX REPLACE "^(${folders})$" "${folders}" group ${group})
     endforeach()
     string(REPLACE "|" "_" group ${group})
+    if(group MATCHES "^tests_")
+      set(group ${target})
+    endif()
     set_source_files_properties(${path} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)

@@ -14,7 +14,7 @@
 
 #include "support/without_masters.h"
 
-namespace ddprun {
+namespace ddprun::aten_optimizer_test {
 namespace {
 
 /// Values in [-1, 1] without a pattern of the buffer's size.
@@ -142,4 +142,4 @@ TEST(AtenNorm, IsTheNormInDouble) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::aten_optimizer_test

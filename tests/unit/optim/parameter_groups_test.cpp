@@ -8,7 +8,7 @@
 #include "ddprun/optim/optimizer.h"
 #include "support/matchers.h"
 
-namespace ddprun {
+namespace ddprun::parameter_groups_test {
 namespace {
 
 std::vector<NamedTensor> parameters() {
@@ -126,4 +126,4 @@ TEST(ParameterGroups, TheFirstThatMatchesCountsAndEachHasAParameter) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::parameter_groups_test
