@@ -197,8 +197,7 @@ void add_conditions(const std::vector<NamedRow>& rows, std::vector<ReportLine>& 
 
 /// Of which rows somebody took more than that share of a core, the busiest first.
 void add_busy(const std::vector<NamedRow>& rows, const char* who,
-              std::optional<double> RunLoad::*share, double least,
-              std::vector<ReportLine>& lines) {
+              std::optional<double> RunLoad::*share, double least, std::vector<ReportLine>& lines) {
   constexpr std::size_t kShown = 6;
   std::vector<std::pair<double, std::string>> busy;
   for (const NamedRow& each : rows) {

@@ -1,7 +1,7 @@
 // Strategies work on any torch::nn::Module: biases, odd sizes, a training loop of the user's own.
-#include <gtest/gtest.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
@@ -67,11 +67,12 @@ Trained train(ProcessGroup& group, Strategy& strategy) {
   const auto inputs = at::arange(kBatch * 5).view({kBatch, 5}).mul(0.37).sin();
   const auto targets = at::arange(kBatch * 3).view({kBatch, 3}).mul(0.11).cos();
   const int share = kBatch / group.size();
-  const auto mine = [&](const at::Tensor& all) { return all.narrow(0, group.rank() * share, share); };
+  const auto mine = [&](const at::Tensor& all) {
+    return all.narrow(0, group.rank() * share, share);
+  };
   for (int step = 0; step < kSteps; ++step) {
-    ddp.backward(ddp.forward([&] {
-      return at::mse_loss(module->forward(mine(inputs)), mine(targets));
-    }));
+    ddp.backward(
+        ddp.forward([&] { return at::mse_loss(module->forward(mine(inputs)), mine(targets)); }));
     ddp.step(sgd().lr, 0.0);
   }
   Trained result{.parameters = {}, .exact = ddp.context().plan().agreement == Agreement::exact};

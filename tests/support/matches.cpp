@@ -1,3 +1,4 @@
+// The one test source that compiles <regex>.
 #include "support/matches.h"
 
 #include <regex>

@@ -1,8 +1,8 @@
 // Small trainings of strategies that shard: each step holds its plan, each end its proof.
 #pragma once
 
-#include <ATen/TensorOperators.h>
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -26,10 +26,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 class Plugin {
  public:
   virtual ~Plugin();
-  // Empty unless a registry made it.
-  std::string called;   ///< by messages: "strategy naive"
-  std::string options;  ///< with their values: "{bucket_mb: 25}"
-
+  std::string called, options;  ///< "strategy flat", "{bucket_mb: 25}"; a registry sets them
   /// Declares the YAML options (options.h). Called first, in the launching process and in each
   /// rank.
   virtual void declare_options(Options& options);

@@ -59,8 +59,7 @@ RunLoad load_of(const Run& run) {
   for (const RankResult& rank : run.ranks) {
     hosts[rank.host].add(rank.load);
     if (rank.load.wall_s == 0) continue;
-    out.throttled =
-        std::max(out.throttled.value_or(0), rank.load.throttled_s / rank.load.wall_s);
+    out.throttled = std::max(out.throttled.value_or(0), rank.load.throttled_s / rank.load.wall_s);
   }
   for (const auto& [name, host] : hosts) {
     const auto taken = taken_of(host);

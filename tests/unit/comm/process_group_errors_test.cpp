@@ -130,9 +130,8 @@ TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {
 TEST(GlooInterfaces, OfTheEnvironmentAreTakenWhereNoneIsAskedFor) {
   const auto error = [](const std::string& interface) {
     return test::error_of([&] {
-      run_ranks(
-          2, [](ProcessGroup& group) { group.barrier(); },
-          {.backend = BackendKind::gloo, .interface = interface, .timeout_s = 30});
+      run_ranks(2, [](ProcessGroup& group) { group.barrier(); },
+                {.backend = BackendKind::gloo, .interface = interface, .timeout_s = 30});
     });
   };
   ::setenv("GLOO_SOCKET_IFNAME", "no_such_if", 1);

@@ -52,7 +52,9 @@ INSTANTIATE_TEST_SUITE_P(Count, Ranks,
 
 TEST_P(Ranks, EveryCollectiveAtOddSizesInPlaceAndOutOfPlace) {
   run([](ProcessGroup& group) {
-    const auto slice = [&](const at::Tensor& whole) { return whole.chunk(group.size())[group.rank()]; };
+    const auto slice = [&](const at::Tensor& whole) {
+      return whole.chunk(group.size())[group.rank()];
+    };
     for (const std::int64_t count : {1, 7, 1000, 30'001}) {
       SCOPED_TRACE(count);
       const at::Tensor mine = values_of(group.rank(), count);

@@ -1,8 +1,8 @@
 // The oracle against autograd in float64, row by row.
 #include "ddprun/proof/attention/attention_oracle.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -33,12 +33,20 @@ struct OwnKeys {
 };
 
 TEST_F(CollectivesConfigTest, AKindSaysNothingButItsOwn) {
-  for (const OwnKeys& each : {OwnKeys{collectives(), kLeastCollectives, "collectives: {bytes: 8}", 0,
+  for (const OwnKeys& each : {OwnKeys{collectives(),
+                                      kLeastCollectives,
+                                      "collectives: {bytes: 8}",
+                                      0,
                                       {"train", "strategy", "plugin_path"}},
-                              {attention_kind(), "experiment: attention\nattention: eager\n",
-                               "attention_call: {}", 1, {"strategy", "precision", "collectives"}},
-                              {precision_study(), "experiment: precision\n",
-                               "demonstration: {name: dtypes}", 0,
+                              {attention_kind(),
+                               "experiment: attention\nattention: eager\n",
+                               "attention_call: {}",
+                               1,
+                               {"strategy", "precision", "collectives"}},
+                              {precision_study(),
+                               "experiment: precision\n",
+                               "demonstration: {name: dtypes}",
+                               0,
                                {"strategy", "precision", "attention", "train"}}}) {
     const std::string name = each.kind.name(), text = each.least + each.section + "\n";
     SCOPED_TRACE(name);

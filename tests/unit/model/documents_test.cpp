@@ -1,7 +1,7 @@
 // Documents in one sample against each of them alone: RoPE knows distances, so where in the sample
 // a document lies makes no difference.
-#include <ATen/TensorOperators.h>
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/choice.h"

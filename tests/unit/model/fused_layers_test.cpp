@@ -2,10 +2,10 @@
 // buffers and outside, accumulated, interleaved, scaled, in float32 and bfloat16.
 #include "ddprun/model/fused_layers.h"
 
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -2,9 +2,9 @@
 // parameters and their initial values.
 #include "ddprun/model/transformer.h"
 
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 

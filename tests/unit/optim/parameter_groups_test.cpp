@@ -2,8 +2,8 @@
 // each group.
 #include "ddprun/optim/parameter_groups.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "ddprun/optim/optimizer.h"
 #include "support/matchers.h"

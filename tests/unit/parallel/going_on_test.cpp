@@ -36,8 +36,8 @@ Saved save(DataParallel& ddp) {
 }
 
 void load(DataParallel& ddp, const std::vector<char>& bytes) {
-  const auto own =
-      c10::impl::toTypedDict<std::string, at::Tensor>(torch::jit::pickle_load(bytes).toGenericDict());
+  const auto own = c10::impl::toTypedDict<std::string, at::Tensor>(
+      torch::jit::pickle_load(bytes).toGenericDict());
   for (const auto& part : ddprun::shared_moments(ddp).own) {
     part.values.copy_(own.at(part.name + "@" + std::to_string(part.begin)));
   }

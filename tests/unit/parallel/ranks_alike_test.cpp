@@ -142,8 +142,9 @@ struct OtherChoice {
 std::string refusal_of(const at::Tensor& weight, ProcessGroup& group, Strategy& strategy,
                        const OptimizerConfig& optimizer = {}) {
   Precision precision;
-  return test::error_of(
-      [&] { DataParallel({{"weight", weight}}, group, strategy, precision, optimizer); });
+  return test::error_of([&] {
+    DataParallel({{"weight", weight}}, group, strategy, precision, optimizer);
+  });
 }
 
 class RanksChoices : public testing::TestWithParam<OtherChoice> {};

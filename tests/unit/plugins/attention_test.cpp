@@ -3,9 +3,9 @@
 #include "ddprun/base/torch_versions.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/Functions.h>
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 #include "ddprun/plugin/precision.h"
 
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // The backends of sdpa: each computes the same, and what PyTorch would not run is refused.
 #include <ATen/Context.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "ddprun/plugin/run_description.h"
 #include "support/matchers.h"

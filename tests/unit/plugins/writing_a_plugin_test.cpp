@@ -75,8 +75,7 @@ std::vector<std::string> virtuals_of(const std::string& kind, const std::string&
   const auto begin = ddprun::test::matches_of(headers, "\nclass " + kind + "\\b[^;{]*\\{");
   EXPECT_EQ(begin.size(), 1u) << kind;
   const std::string behind = headers.substr(begin.at(0).end);
-  return groups_of(behind.substr(0, behind.find("\n};")),
-                   "\n *virtual [^;{(]*[ &*](\\w+)\\(");
+  return groups_of(behind.substr(0, behind.find("\n};")), "\n *virtual [^;{(]*[ &*](\\w+)\\(");
 }
 
 /// The tables of what the core calls, and when: class -> functions.

@@ -123,12 +123,15 @@ TEST(TimelinePicture, HasBarsWhereTheCollectivesAre) {
   // 820 pixels from 106 on are 10 ms.
   EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>backward, 6.0 ms"),
               ElementsAre("270", "270"));
-  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: late, 64 B, 1.0 ms"),
-              ElementsAre("762"));
-  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: early, 64 B, 4.0 ms"),
-              ElementsAre("352"));
-  EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]* fill=\"#e15759\"><title>waits 1.0 ms"),
-              ElementsAre("762", "762"));
+  EXPECT_THAT(
+      test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: late, 64 B, 1.0 ms"),
+      ElementsAre("762"));
+  EXPECT_THAT(
+      test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: early, 64 B, 4.0 ms"),
+      ElementsAre("352"));
+  EXPECT_THAT(
+      test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]* fill=\"#e15759\"><title>waits 1.0 ms"),
+      ElementsAre("762", "762"));
   EXPECT_THAT(svg, HasSubstr("M434.0 ")) << "the first gradient is ready at 4 ms";
 }
 
@@ -137,7 +140,7 @@ TEST(TimelinePicture, NamesAPhaseWhereNothingCoversIt) {
   step.collectives[0].wait_begin_ns = 1 * kMs;
   step.collectives[0].wait_end_ns = 2 * kMs;
   EXPECT_THAT(test::groups_of(picture_of({row_with("fsdp", {step})}),
-                     "<text x=\"([0-9.]+)\"[^>]*class=\"in on\">forward<"),
+                              "<text x=\"([0-9.]+)\"[^>]*class=\"in on\">forward<"),
               ElementsAre("229"));
 }
 

@@ -296,7 +296,8 @@ TEST(Supervisor, AWaitWithoutEndIsEnded) {
 }
 
 TEST(Supervisor, OwnWorkMayTakeLongerThanAWait) {
-  const Outcome outcome = supervise(2, [](int) { sleep_ms(3500); }, nullptr, 0.2);
+  const Outcome outcome = supervise(
+      2, [](int) { sleep_ms(3500); }, nullptr, 0.2);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
@@ -332,7 +333,8 @@ TEST(Supervisor, ALongSilenceThatEndedRaisesTheLimit) {
 }
 
 TEST(Supervisor, WithoutALimitOfProgressOwnWorkGoesOn) {
-  const Outcome outcome = supervise(1, [](int) { sleep_ms(1500); }, nullptr, 60, 0);
+  const Outcome outcome = supervise(
+      1, [](int) { sleep_ms(1500); }, nullptr, 60, 0);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 

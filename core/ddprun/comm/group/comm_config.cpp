@@ -11,9 +11,10 @@ void declare_options(Options& o, CommConfig& c) {
            "hierarchical if several hosts have several ranks each, else gloo");
   o.option("gloo_threads", &c.gloo_threads, "collectives that gloo runs at a time",
            {.min = 1, .max = 64});
-  o.option("interface", &c.interface,
-           "network interface, or several: \"eth0,eth1\"; empty: those of GLOO_SOCKET_IFNAME, or the "
-           "one of the master's address");
+  o.option(
+      "interface", &c.interface,
+      "network interface, or several: \"eth0,eth1\"; empty: those of GLOO_SOCKET_IFNAME, or the "
+      "one of the master's address");
   o.option("timeout_s", &c.timeout_s, "seconds for the rendezvous and for every collective",
            {.min = 0.1, .max = 86400});
 }
