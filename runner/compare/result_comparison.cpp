@@ -156,18 +156,16 @@ struct FolderContents {
   std::vector<fs::path> deeper = {};  ///< folders in it that hold results
 };
 
-bool is_result(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / kResult, ignored);
-}
+bool is_result(const fs::path& folder) { return fs::exists(folder / kResult); }
 
 /// The folders in this one that are results, which are named by time; without `latest`, which is a
 /// link to one, where the file system has links.
 std::vector<fs::path> results_in(const fs::path& folder) {
   std::vector<fs::path> results;
-  std::error_code ignored;  // what cannot be read has none
+  std::error_code ignored;  // what cannot be read is none
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().filename() != kLatest && is_result(entry)) results.push_back(entry);
+    const bool result = fs::exists(entry.path() / kResult, ignored);
+    if (result && entry.path().filename() != kLatest) results.push_back(entry);
   }
   return results;
 }

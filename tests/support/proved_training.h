@@ -66,7 +66,9 @@ inline ProvedTraining train_and_prove(const Experiment& experiment, ProcessGroup
 inline void expect_equal(const ProvedTraining& got, const ProvedTraining& expected,
                          double within = 0) {
   EXPECT_NEAR(got.loss, expected.loss, within);
-  if (within == 0) EXPECT_EQ(got.hash, expected.hash);
+  if (within == 0) {
+    EXPECT_EQ(got.hash, expected.hash);
+  }
   ASSERT_EQ(got.parameters.size(), expected.parameters.size());
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     EXPECT_EQ(got.parameters[i].name, expected.parameters[i].name);

@@ -60,6 +60,8 @@ inline constexpr std::array kEnvironmentVariables = {
     EnvironmentVariable{"GOMP_CPU_AFFINITY", "OpenMP: cores of threads", true},
     EnvironmentVariable{"KMP_AFFINITY", "OpenMP: cores of threads", true},
     EnvironmentVariable{"NVIDIA_TF32_OVERRIDE", "cuBLAS, cuDNN: TF32"},
+    EnvironmentVariable{"GLOO_*", "gloo: transport, connections"},
+    EnvironmentVariable{"TORCH_GLOO_*", "LibTorch: when gloo connects"},
     EnvironmentVariable{"NCCL_*", "NCCL: algorithms, protocols, buffers"},
     EnvironmentVariable{"TORCH_NCCL_*", "LibTorch: NCCL's watchdog and records"},
     EnvironmentVariable{"TORCH_FR_*", "LibTorch: records of collectives"},
