@@ -129,6 +129,35 @@ TEST(RanksSteps, OfMoreMicroBatchesWaitWhereEachHasCollectives) {
                               "2")));
 }
 
+// Who counts as before waits within its second micro-batch, and cannot know for what.
+TEST(RanksSteps, OfMoreMicroBatchesSendOthersToWhoCountsOtherwise) {
+  std::string errors[2];
+  std::atomic<int> thrown = 0;
+  const auto rank = [&](ProcessGroup& group) {
+    const at::Tensor weight = at::ones({8, 8}).requires_grad_();
+    const auto strategy = test::strategy_of("{name: zero2}");
+    Precision precision;
+    DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
+    const auto step = [&](std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        ddp.backward(ddp.forward([&] { return weight.sum(); }, {i, count}));
+      }
+      ddp.drop_gradients();
+    };
+    for (int i = 0; i < 3; ++i) step(2);
+    errors[group.rank()] = test::error_of([&] { step(2 + group.rank()); });
+    for (++thrown; thrown < 2;) std::this_thread::yield();
+  };
+  EXPECT_THAT(test::error_of([&] {
+                test::run_ranks(2, rank, {.backend = BackendKind::gloo, .timeout_s = 1});
+              }),
+              AnyOf("no error", HasSubstr("barrier 'shutdown'")))
+      << "gloo's connections are closed";
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("a collective failed"),
+                               HasSubstr("see the messages of the other ranks")));
+  EXPECT_THAT(errors[1], HasSubstr("where the step before had 2"));
+}
+
 /// What rank 1 is given otherwise.
 struct OtherChoice {
   const char* name;

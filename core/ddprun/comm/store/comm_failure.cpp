@@ -21,8 +21,8 @@ bool is_peer_gone(const std::exception& failure) {
 
 const char* hint_for(const std::exception& failure) {
   if (is_timeout(failure)) {
-    return "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
-           "allows";
+    return "a rank is missing, hangs, waits for something else, or is slower than `timeout_s` "
+           "under `world:` allows: see the messages of the other ranks";
   }
   return is_peer_gone(failure) ? "another rank ended; its own message says why"
                                : "see the messages of the other ranks";
