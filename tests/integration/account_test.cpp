@@ -83,8 +83,8 @@ TEST(Account, OfKernelsAndRecomputationOnOneAndFourRanks) {
   expect_predicted(
       "  world.size: [1, 4]\n"
       "  model.kernels: [fused, reference]\n"
-      "  model.recompute: [none, every_block, {groups: 2}]\n",
-      12);
+      "  model.recompute: [none, {groups: 2}]\n",
+      8);
 }
 
 TEST(Account, OfStrategiesThatRecomputeOnFourRanks) {

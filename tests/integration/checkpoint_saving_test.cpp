@@ -22,7 +22,7 @@ TEST_F(CheckpointSaving, WhatIsWrittenWhileTrainingGoesOnIsTheStateOfItsStep) {
     for (const json& each : costs) beside += each["steps_beside"].get<int>();
     EXPECT_GE(beside, 1);
     EXPECT_EQ(costs[3]["steps_beside"], 0) << "the run ends with it";
-    for (const int step : {2, 4, 6, 8}) checkpoint({"verify", saved(step)});
+    for (const int step : {2, 8}) checkpoint({"verify", saved(step)});
     run({from_4_, strategy});
     EXPECT_EQ(hashes_of(last_row(folder_)), hashes_of(expected)) << strategy;
   }

@@ -88,9 +88,9 @@ TEST_F(Checkpoint, ARunThatIsKilledGoesOnFromTheLatest) {
 
 TEST_F(Checkpoint, ARankThatIsKilledIsStartedAgain) {
   const std::string save = "train.checkpoint={every: 5, path: saved}";
-  run({"train.steps=400"});
+  run({"train.steps=200"});
   const std::set<std::string> expected = hashes_of(last_row(folder_));
-  DdprunProcess process(folder_, words_of({save, "train.steps=400", "--max-restarts=2"}));
+  DdprunProcess process(folder_, words_of({save, "train.steps=200", "--max-restarts=2"}));
   for (const int step : {10, 20}) {
     ASSERT_TRUE(eventually(30, [&] {
       const std::string latest = read_file(folder_.path() / "saved/latest");

@@ -126,7 +126,7 @@ TEST(Rows, ResumeReadsAllResultsBeforeAnythingRuns) {
 }
 
 TEST(Rows, TheTableSurvivesAResultThatCannotBeWritten) {
-  TemporaryFolder folder("one.yaml", tiny_experiment({}, 6000));
+  TemporaryFolder folder("one.yaml", tiny_experiment({}, 1500));
   DdprunProcess process(folder, {"one.yaml", "-v"});
   ASSERT_TRUE(process.trains(2)) << process.err();
   folder.write("results", "a file where the folder should be");

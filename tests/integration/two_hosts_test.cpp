@@ -32,13 +32,13 @@ TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
 
 TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
   TemporaryFolder folder("hybrid.yaml",
-                         tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo]}\n"));
+                         tiny_experiment("sweep: {world.backend: [hierarchical, gloo]}\n"));
   const CommandResult run = run_ddprun(
       folder, {"hybrid.yaml", "--set", "world.size=6", "--set", "strategy=hsdp"}, two_hosts(3));
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.out << run.err;
   const json result = result_of(folder, "hybrid");
-  ASSERT_EQ(result["rows"].size(), 3U);
+  ASSERT_EQ(result["rows"].size(), 2U);
   for (const auto& row : result["rows"]) {
     EXPECT_EQ(row["proof"]["status"], "passed");
     const json& collectives = row["ranks"][0]["timeline"].back()["collectives"];
@@ -72,13 +72,13 @@ TEST(TwoHosts, BetweenWhichAFirewallStandsEndInTime) {
   const auto begin = std::chrono::steady_clock::now();
   const CommandResult run = run_ddprun(
       folder,
-      {"wall.yaml", "--set", "world={size: 2, timeout_s: 15, backend: gloo, interface: in0}"},
+      {"wall.yaml", "--set", "world={size: 2, timeout_s: 5, backend: gloo, interface: in0}"},
       launcher);
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("gloo could not connect this rank to the others"));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(took.count(), in_time(15));
+  EXPECT_LT(took.count(), in_time(5));
 }
 
 // Nothing tells either host: no process ends, no connection is reset, packets only stay away.

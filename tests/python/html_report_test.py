@@ -21,7 +21,7 @@ from helpers import own_folder
 PROGRAM = str(Path(sys.argv[1]).resolve())
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TRAINING = """name: page
-model: {preset: tiny, context_length: 16, layers: 1}
+model: {preset: tiny, vocab_size: 256, context_length: 16, layers: 1}
 world: {size: 2}
 precision: fp32
 attention: sdpa

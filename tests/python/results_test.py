@@ -12,7 +12,7 @@ sys.path.insert(0, FOLDER)
 import ddprun  # noqa: E402
 
 EXPERIMENTS = {
-    "training": "model: {preset: tiny, context_length: 16, layers: 1}\nworld: {size: 2}\nprecision: fp32\nattention: sdpa\n"
+    "training": "model: {preset: tiny, vocab_size: 256, context_length: 16, layers: 1}\nworld: {size: 2}\nprecision: fp32\nattention: sdpa\n"
                 "train: {global_batch: 2, warmup_steps: 1, steps: 3}\nreport: {repeats: 2}\n"
                 "sweep: {strategy: [flat, {name: bucketed, bucket_mb: 5}]}\n",
     "collectives": "experiment: collectives\nworld: {size: 2, backend: gloo}\ncollectives: {collective: all_reduce}\n"

@@ -1,4 +1,4 @@
-// The one test source that compiles <regex>.
+// Compiles <regex>, once for all test programs.
 #include "support/matches.h"
 
 #include <regex>

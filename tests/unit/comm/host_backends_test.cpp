@@ -188,7 +188,7 @@ TEST_P(HostBackends, ThousandsOfMixedCollectivesInFlight) {
   run([](ProcessGroup& group) {
     constexpr std::int64_t kSize = 100'000;
     constexpr int kInFlight = 20;
-    const int rounds = on_one_host() ? 150 : 25, ranks = group.size();
+    const int rounds = on_one_host() ? 100 : 15, ranks = group.size();
     const at::Tensor memory = group.allocate(kInFlight * kSize, at::kInt);
     std::mt19937 random(7);  // the same choices on all ranks
     for (int round = 0; round < rounds; ++round) {

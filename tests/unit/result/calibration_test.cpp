@@ -20,28 +20,28 @@ std::vector<double> noise(std::size_t rounds, double deviation, std::uint64_t se
 
 TEST(Calibration, FalseAlarmsAreOneInTwentyWhateverTheNumberOfTests) {
   for (const std::size_t tests : {1, 4, 12}) {
-    for (const std::size_t rounds : {5, 12}) {
+    for (const std::size_t rounds : {5, 10}) {
       const Calibration found = calibrate(noise(rounds, 0.02, 7), tests);
       EXPECT_LT(found.false_alarms, 0.10) << tests << " tests of " << rounds;
     }
   }
-  EXPECT_GT(calibrate(noise(12, 0.02, 7), 1).false_alarms, 0.01);
+  EXPECT_GT(calibrate(noise(10, 0.02, 7), 1).false_alarms, 0.01);
 }
 
 TEST(Calibration, TheSmallestDifferenceIsOneThatIsSeenInFourOfFive) {
-  const std::vector<double> twins = noise(12, 0.02, 3);
+  const std::vector<double> twins = noise(10, 0.02, 3);
   const double smallest = calibrate(twins, 1).smallest.value();
   double squares = 0;
   for (const double value : twins) squares += value * value;
-  const double deviation = std::sqrt(squares / 12 * 0.75);  // beside the mean of two runs
+  const double deviation = std::sqrt(squares / 10 * 0.75);  // beside the mean of two runs
   int seen = 0;
   for (std::uint64_t trial = 0; trial < 400; ++trial) {
-    std::vector<double> rounds = noise(12, deviation, 1000 + trial);
+    std::vector<double> rounds = noise(10, deviation, 1000 + trial);
     for (double& value : rounds) value += std::log1p(smallest);
     seen += p_of_rounds(rounds) < 0.05 ? 1 : 0;
   }
   EXPECT_NEAR(seen / 400.0, 0.8, 0.08);
-  EXPECT_NEAR(calibrate(noise(12, 0.04, 3), 1).smallest.value(), 2 * smallest, 0.3 * smallest);
+  EXPECT_NEAR(calibrate(noise(10, 0.04, 3), 1).smallest.value(), 2 * smallest, 0.3 * smallest);
   EXPECT_GT(calibrate(twins, 10).smallest.value(), smallest) << "more tests see less";
 }
 
