@@ -26,14 +26,21 @@ namespace {
 class ChildrenStay {
  public:
   ChildrenStay() {
-    const struct sigaction usual = {};
-    ::sigaction(SIGCHLD, &usual, &before_);
+    ::sigaction(SIGCHLD, nullptr, &before_);
+    if (reaps()) std::signal(SIGCHLD, SIG_DFL);
   }
-  ~ChildrenStay() { ::sigaction(SIGCHLD, &before_, nullptr); }
+  ~ChildrenStay() {
+    if (reaps()) ::sigaction(SIGCHLD, &before_, nullptr);
+  }
   ChildrenStay(const ChildrenStay&) = delete;
   ChildrenStay& operator=(const ChildrenStay&) = delete;
 
  private:
+  /// A handler of the program's own stays, and hears of the child.
+  bool reaps() const {
+    return before_.sa_handler == SIG_IGN || (before_.sa_flags & SA_NOCLDWAIT) != 0;
+  }
+
   struct sigaction before_ = {};
 };
 
@@ -53,8 +60,8 @@ constexpr int kReturned = 113;
 
 bool has_ended(pid_t pid) {
   siginfo_t info = {};
-  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == pid;
+  const int failed = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
+  return failed == 0 ? info.si_pid == pid : errno == ECHILD;  // somebody else waited for it
 }
 
 /// What stands in the pipe now. Returns whether it may get more.
