@@ -1,9 +1,7 @@
 // Sums up /proc/self/smaps.
 #include "ddprun/measure/resident_memory.h"
 
-#ifdef __GLIBC__
 #include <malloc.h>
-#endif
 
 #include <algorithm>
 #include <charconv>
@@ -82,9 +80,7 @@ ResidentMemory parse_smaps(std::istream& smaps) {
 ResidentMemory resident_memory() {
   std::ifstream smaps("/proc/self/smaps");
   ResidentMemory out = parse_smaps(smaps);
-#ifdef __GLIBC__
   out.heap_in_use = static_cast<std::int64_t>(mallinfo2().uordblks);
-#endif
   return out;
 }
 
