@@ -1,4 +1,4 @@
-// Reads /proc/stat and this process's own clock.
+// Times of cores by /proc/stat, what quotas held back by cpu.stat.
 #include "ddprun/measure/host_load.h"
 
 #include <sys/vfs.h>
@@ -50,15 +50,17 @@ std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>
 
 double throttled_seconds(const std::filesystem::path& root) {
   double seconds = 0;
+  bool seen = false;
   std::set<std::filesystem::path> counted;  // a hierarchy may be mounted twice
   for (const std::filesystem::path& folder : cgroup_folders("cpu", root)) {
     std::error_code ignored;  // what cannot be looked at counts nothing
     const auto file = std::filesystem::weakly_canonical(folder / "cpu.stat", ignored);
-    if (!counted.insert(file).second) continue;
+    if (!std::filesystem::exists(file, ignored) || !counted.insert(file).second) continue;
+    seen = true;
     const auto us = number_in(file, "throttled_usec"), ns = number_in(file, "throttled_time");
     seconds += static_cast<double>(us.value_or(0)) * 1e-6 + to_s(ns.value_or(0));
   }
-  return seconds;
+  return seen ? seconds : -1;
 }
 
 HostLoad LoadMeter::now() const {
@@ -74,7 +76,7 @@ HostLoad LoadMeter::end() const {
   HostLoad load = now();
   load.wall_s -= begin_.wall_s;
   load.own_s -= begin_.own_s;
-  load.throttled_s -= begin_.throttled_s;
+  if (load.throttled_s >= 0) load.throttled_s -= std::max(begin_.throttled_s, 0.0);
   std::erase_if(load.cores, [this](CoreTime& each) {
     const auto before = std::ranges::find(begin_.cores, each.core, &CoreTime::core);
     if (before == begin_.cores.end()) return true;  // it came meanwhile

@@ -23,7 +23,7 @@ struct HostLoad {
   std::vector<CoreTime> cores = {};
   /// Whose time /proc/stat has: "the machine", "this container" (lxcfs), or "nothing".
   std::string sees = "nothing";
-  double throttled_s = 0;  ///< as throttled_seconds() has it
+  double throttled_s = -1;  ///< of throttled_seconds()
 };
 
 /// Measures the load of some cores, which this process may share with others. Costs a reading of
@@ -44,7 +44,8 @@ class LoadMeter {
 };
 
 /// For how long quotas of this process's cgroups have held their threads back, whoever's they are,
-/// on all cores together, since the groups were made. `root`: what /proc and /sys lie under.
+/// on all cores together, since the groups were made; -1: it cannot be seen. `root`:
+/// what /proc and /sys lie under.
 double throttled_seconds(const std::filesystem::path& root = "/");
 
 /// The lines of a text like /proc/stat that are of `cores`; none if they count nothing at all.

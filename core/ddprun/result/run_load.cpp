@@ -58,7 +58,7 @@ RunLoad load_of(const Run& run) {
   RunLoad out;
   for (const RankResult& rank : run.ranks) {
     hosts[rank.host].add(rank.load);
-    if (rank.load.wall_s == 0) continue;
+    if (rank.load.wall_s == 0 || rank.load.throttled_s < 0) continue;
     out.throttled = std::max(out.throttled.value_or(0), rank.load.throttled_s / rank.load.wall_s);
   }
   for (const auto& [name, host] : hosts) {

@@ -45,7 +45,7 @@ TEST(HostLoad, WhatQuotasHeldBackIsOfAllGroupsAbove) {
                            {{"cpu,cpuacct/x", "nr_throttled 9\nthrottled_time 3000000000\n"}}),
               3, 1e-9);
   EXPECT_EQ(throttled_in("0::/a\n", {{"a", "usage_usec 77\n"}}), 0) << "without a quota";
-  EXPECT_EQ(throttled_in("", {}), 0);
+  EXPECT_EQ(throttled_in("", {}), -1) << "not seen";
 }
 
 TEST(HostLoad, OwnTimeIsOwn) {

@@ -13,7 +13,7 @@ Row loaded_row(const std::string& label, double busy_s = 10, double stolen_s = 0
   for (int rank = 0; rank < 2; ++rank) {
     row.ranks[rank].host = "one";
     row.ranks[rank].cores = {rank};
-    row.ranks[rank].load = {10, 9.0 - rank, {{rank, busy_s, stolen_s}}, "the machine"};
+    row.ranks[rank].load = {10, 9.0 - rank, {{rank, busy_s, stolen_s}}, "the machine", 0};
     row.ranks[rank].gflops_before = 90 - rank;
     row.ranks[rank].gflops_after = 80 + rank;
   }
@@ -66,7 +66,8 @@ TEST(RunLoad, TicksOfTheKernelAreNoProgram) {
 TEST(RunLoad, WhatIsNotSeenIsNotZero) {
   Row row = loaded_row("a=1");
   for (RankResult& rank : row.ranks) {
-    rank.load = {};
+    rank.load.cores.clear();
+    rank.load.throttled_s = -1;
     rank.load.sees = "nothing";
     rank.gflops_before = rank.gflops_after = 0;
   }
