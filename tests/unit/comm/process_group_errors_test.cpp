@@ -127,20 +127,5 @@ TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {
   EXPECT_THAT(error.where, HasSubstr("all_reduce 'c10d.allreduce'"));
 }
 
-TEST(GlooInterfaces, OfTheEnvironmentAreTakenWhereNoneIsAskedFor) {
-  const auto error = [](const std::string& interface) {
-    return test::error_of([&] {
-      run_ranks(2, [](ProcessGroup& group) { group.barrier(); },
-                {.backend = BackendKind::gloo, .interface = interface, .timeout_s = 30});
-    });
-  };
-  ::setenv("GLOO_SOCKET_IFNAME", "no_such_if", 1);
-  EXPECT_THAT(error(""), AllOf(HasSubstr(", interface no_such_if"), HasSubstr("IFNAME")));
-  EXPECT_EQ(error("lo"), "no error");
-  ::setenv("GLOO_SOCKET_IFNAME", "lo,lo", 1);
-  EXPECT_EQ(error(""), "no error");
-  ::unsetenv("GLOO_SOCKET_IFNAME");
-}
-
 }  // namespace
 }  // namespace ddprun

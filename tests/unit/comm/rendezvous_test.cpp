@@ -293,6 +293,27 @@ TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
   EXPECT_THROW(connect(info, {}, "run"), CommError);
 }
 
+TEST(Connect, InterfacesOfTheEnvironmentAreTakenWhereNoneIsAskedFor) {
+  const auto connects = [](const char* of_environment, const std::string& asked_for) {
+    const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
+      ::setenv("GLOO_SOCKET_IFNAME", of_environment, 1);
+      try {
+        const auto group =
+            connect(info, {.backend = BackendKind::gloo, .interface = asked_for}, "run");
+        const bool right = sums_ranks(*group);
+        group->shutdown();
+        return right ? 0 : 1;
+      } catch (const CommError& error) {
+        return error.text().where.ends_with(", interface no_such_if") ? 2 : 3;
+      }
+    });
+    return ends;
+  };
+  EXPECT_THAT(connects("no_such_if", ""), Contains(2));
+  EXPECT_THAT(connects("no_such_if", "lo"), Each(0));
+  EXPECT_THAT(connects("lo,lo", ""), Each(0));
+}
+
 TEST(Connect, WhatEveryRankRefusesNeedsNobodyElse) {
   RankInfo info;  // there is no rank 0
   info.rank = info.local_rank = 1;

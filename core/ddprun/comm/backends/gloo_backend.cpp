@@ -256,11 +256,6 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000.0)));
 }
 
-std::string gloo_interfaces(const CommConfig& config) {
-  const char* const of_environment = std::getenv("GLOO_SOCKET_IFNAME");
-  return config.interface.empty() && of_environment != nullptr ? of_environment : config.interface;
-}
-
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
                                                     const std::string& where,
@@ -270,7 +265,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   const BatchThreads batch_threads;
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
-  const std::string interfaces = gloo_interfaces(config);
+  const std::string& interfaces = config.interface;
   try {
     if (interfaces.empty()) {
       options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};

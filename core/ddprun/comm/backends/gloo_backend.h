@@ -9,11 +9,8 @@
 
 namespace ddprun {
 
-/// Those that are asked for, by config.interface or the environment; empty: none.
-std::string gloo_interfaces(const CommConfig& config);
-
-/// Connects this rank to all others through `store`. Listens on gloo_interfaces() or, if there are
-/// none, on `address`, which is this host's. Errors call this rank `where`. Throws CommError.
+/// Connects this rank to all others through `store`. Listens on config.interface or, if that is
+/// empty, on `address`, which is this host's. Errors call this rank `where`. Throws CommError.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
                                                     const std::string& where,

@@ -157,7 +157,7 @@ std::string RankInfo::place() const {
   return sockets ? text : fmt::format("{}, store at {}:{}", text, master_addr, master_port);
 }
 
-std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
+std::unique_ptr<ProcessGroup> connect(const RankInfo& info, CommConfig config,
                                       const std::string& run_id, const std::string& host,
                                       Device& device) {
   if (info.world_size == 1) {  // needs no rendezvous
@@ -168,7 +168,9 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   const auto timeout = to_milliseconds(config.timeout_s);
   const std::int64_t begin_ns = now_ns();
   std::string address;
-  if (gloo_interfaces(config).empty()) address = local_address(info);
+  const char* const interfaces = std::getenv("GLOO_SOCKET_IFNAME");
+  if (config.interface.empty() && interfaces != nullptr) config.interface = interfaces;
+  if (config.interface.empty()) address = local_address(info);
   const StorePtr store =
       c10::make_intrusive<c10d::PrefixStore>("ddprun/" + run_id, store_of(info, timeout));
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);

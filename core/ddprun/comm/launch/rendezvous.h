@@ -50,7 +50,7 @@ struct RankInfo {
 ///
 /// Throws CommError naming the address and the ranks that did not come within config.timeout_s.
 /// Throws ConfigError if shm or hierarchical is asked for and the ranks' hosts do not allow it.
-std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
+std::unique_ptr<ProcessGroup> connect(const RankInfo& info, CommConfig config,
                                       const std::string& run_id,
                                       const std::string& host = host_identity(),
                                       Device& device = cpu_device());
