@@ -78,7 +78,7 @@ std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoi
     called(*plugin, "declare_options()", [&] { plugin->declare_options(options); });
   };
   read_options(choice.options, to_string(kind), declare, {"name", "path"});
-  plugin->options = compact(write_options(declare));
+  plugin->options_text = compact(write_options(declare));
   return plugin;
 }
 

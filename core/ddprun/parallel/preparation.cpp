@@ -56,7 +56,7 @@ void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
                              "out alike, and freezes the same"});
 }
 
-std::string text_of(const Plugin& plugin) { return plugin.called + " " + plugin.options; }
+std::string text_of(const Plugin& plugin) { return plugin.called + " " + plugin.options_text; }
 
 std::string text_of(const OptimizerConfig& optimizer) {
   std::string out =

@@ -26,9 +26,9 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 class Plugin {
  public:
   virtual ~Plugin();
-  std::string called, options;  ///< "strategy flat", "{bucket_mb: 25}"; a registry sets them
-  /// Declares the YAML options (options.h). Called first, in the launching process and in each
-  /// rank.
+  std::string called, options_text;  ///< "strategy flat", "{bucket_mb: 25}"; by a registry
+
+  /// Declares the YAML options (options.h). Called first, in the launching process and each rank.
   virtual void declare_options(Options& options);
   /// Returns why the plugin, with its options as read, cannot take part in this run, or nothing.
   /// Called in the launching process, so that what is impossible is refused before any rank starts.
