@@ -23,19 +23,20 @@ constexpr auto choice_names(CheckpointAction) {
 }
 
 struct Request {
-  int (*command)(const Request&) = nullptr;   ///< that the command line names
-  std::vector<std::string> paths;             ///< files and folders
-  std::string name;                           ///< of `describe` and `new`
-  std::string kind;                           ///< of `new`
-  Shell shell = Shell::bash;                  ///< of `completion`
-  std::vector<std::string> overrides;         ///< --set
-  std::vector<std::string> plugin_paths;      ///< --plugin-path
-  std::string threshold;                      ///< --threshold of `compare`
-  std::string output;                         ///< --output, --out, -o
-  std::optional<double> bound;                ///< --bound of `verify`
-  std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
-  std::optional<std::int64_t> steps;          ///< --steps of `diff`; none: all of the file
-  std::optional<double> ulp;                  ///< --ulp of `diff`
+  int (*command)(const Request&) = nullptr;  ///< that the command line names
+  bool keeps_results = false;                ///< in a folder, whoever reads what the command prints
+  std::vector<std::string> paths;            ///< files and folders
+  std::string name;                          ///< of `describe` and `new`
+  std::string kind;                          ///< of `new`
+  Shell shell = Shell::bash;                 ///< of `completion`
+  std::vector<std::string> overrides;        ///< --set
+  std::vector<std::string> plugin_paths;     ///< --plugin-path
+  std::string threshold;                     ///< --threshold of `compare`
+  std::string output;                        ///< --output, --out, -o
+  std::optional<double> bound;               ///< --bound of `verify`
+  std::optional<double> parameter_bound;     ///< --parameter-bound of `verify`
+  std::optional<std::int64_t> steps;         ///< --steps of `diff`; none: all of the file
+  std::optional<double> ulp;                 ///< --ulp of `diff`
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   std::int64_t step = 0;                      ///< --step of `data`

@@ -31,10 +31,6 @@ namespace ddprun {
 
 namespace {
 
-/// They keep what they find in a folder, whoever reads what they print.
-constexpr std::array kKeepResults = {quickstart_command, run_batch, verify_command, diff_command,
-                                     tune_command};
-
 constexpr const char* kFirst = R"(
 Start with:
   ddprun quickstart        compare six strategies on two ranks of this machine, in about a minute
@@ -217,7 +213,7 @@ int parse_and_run(int argc, char** argv) {
   set_up_logging(request);
   check_together(request);
   // A reader that leaves takes no row that is done; what only prints ends with it.
-  if (contains(kKeepResults, request.command)) std::signal(SIGPIPE, SIG_IGN);
+  if (request.keeps_results) std::signal(SIGPIPE, SIG_IGN);
   return request.command(request);
 }
 

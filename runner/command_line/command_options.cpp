@@ -195,10 +195,13 @@ void add_new_plugin(CLI::App& command, Request& request) {
 }  // namespace
 
 void declare_commands(CLI::App& app, Request& request) {
-  const auto command = [&](const char* name, const char* help,
-                           int (*run)(const Request&)) -> CLI::App& {
+  const auto command = [&](const char* name, const char* help, int (*run)(const Request&),
+                           bool keeps_results = false) -> CLI::App& {
     CLI::App* const out = app.add_subcommand(name, help);
-    out->callback([&request, run] { request.command = run; });
+    out->callback([&request, run, keeps_results] {
+      request.command = run;
+      request.keeps_results = keeps_results;
+    });
     return *out;
   };
   app.require_subcommand(1);
@@ -213,10 +216,11 @@ void declare_commands(CLI::App& app, Request& request) {
       "The folder of the CMake package, for find_package(ddprun PATHS ...)");
   add_run_options(
       command("quickstart", "Run configs/quickstart.yaml, which comes with ddprun, into ./results",
-              quickstart_command),
+              quickstart_command, /*keeps_results=*/true),
       request);
 
-  CLI::App& run = command("run", "Run experiments (the default: `ddprun FILE.yaml`)", run_batch);
+  CLI::App& run = command("run", "Run experiments (the default: `ddprun FILE.yaml`)", run_batch,
+                          /*keeps_results=*/true);
   add_files(run, request);
   add_run_options(run, request);
 
@@ -279,7 +283,7 @@ void declare_commands(CLI::App& app, Request& request) {
 
   CLI::App& verify =
       command("verify", "Compare a data-parallel run with one process on the same global batch",
-              verify_command);
+              verify_command, /*keeps_results=*/true);
   add_files(verify, request);
   add_experiment_options(verify, request);
   add(verify, "--bound", request.bound, "X",
@@ -290,7 +294,7 @@ void declare_commands(CLI::App& app, Request& request) {
 
   CLI::App& diff = command(
       "diff", "Name the step, phase and tensor in which experiments part from the first one",
-      diff_command);
+      diff_command, /*keeps_results=*/true);
   add_files(diff, request);
   add_experiment_options(diff, request);
   add(diff, "--steps", request.steps, "N",
@@ -301,8 +305,9 @@ void declare_commands(CLI::App& app, Request& request) {
       "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
       ->check(CLI::NonNegativeNumber.description(""));
 
-  CLI::App& tune = command(
-      "tune", "Find the fastest setting of an experiment that trains, by real runs", tune_command);
+  CLI::App& tune =
+      command("tune", "Find the fastest setting of an experiment that trains, by real runs",
+              tune_command, /*keeps_results=*/true);
   add_tuning(tune, request);
 
   CLI::App& checkpoint = command("checkpoint",

@@ -14,7 +14,6 @@
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/config/run_context.h"
-#include "runner/launch/rank_process.h"
 #include "runner/launch/signal_watch.h"
 
 namespace ddprun {

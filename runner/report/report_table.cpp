@@ -20,7 +20,7 @@ constexpr const char* kNoValue = "–";
 constexpr int kDropFirst = 1000;
 
 /// Decimals that show three digits or more of the largest value, and of one below 10 what stands
-/// behind its point; one number for a whole column, so that points align.
+/// behind its point; one number for a column, so that points align, but of what would read as zero.
 int common_decimals(const std::vector<RowFigure>& figures) {
   double largest = 0, least = 10;
   for (const RowFigure& figure : figures) {
