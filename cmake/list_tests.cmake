@@ -71,7 +71,7 @@ macro(add_gathered)
 endmacro()
 
 macro(finish_suite)
-  if(cases GREATER gather_below)
+  if(cases GREATER gather_below OR (alone AND "${label}.${suite}" MATCHES "${alone}"))
     add_suite(${program} ${label} ${suite} ${cases} ${cases_per_test})
   elseif(cases GREATER 0)
     list(APPEND gathered "${suite}.*")

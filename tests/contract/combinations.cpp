@@ -110,6 +110,7 @@ std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment) {
 
 Experiment experiment_of(const Combination& combination) {
   Experiment experiment = test::small_experiment(combination.ranks);
+  training(experiment).train.steps = 8;  // ranks that meet every few steps have met by then
   experiment.plugin(PluginKind::strategy).name = combination.strategy;
   experiment.plugin(PluginKind::strategy).options = combination.strategy_options;
   experiment.plugin(PluginKind::precision).name = combination.precision;
@@ -119,9 +120,6 @@ Experiment experiment_of(const Combination& combination) {
   experiment.world.comm.timeout_s = 30;
   if (refusal(PluginKind::precision, experiment))
     training(experiment).model.kernels = KernelSet::reference;
-  const bool meet =
-      !refusal(PluginKind::strategy, experiment) && agreement_of(experiment) == Agreement::periodic;
-  training(experiment).train.steps = meet ? 8 : 5;  // ranks that meet every few steps have met
   return experiment;
 }
 

@@ -287,5 +287,26 @@ TEST(Trainer, AFigureThatIsNoNumberIsAbsent) {
   });
 }
 
+/// Of the parameters after some steps on two ranks.
+std::uint64_t hash_after(const std::string& strategy) {
+  Experiment experiment = small_experiment(2);
+  experiment.plugin(PluginKind::strategy).name = strategy;
+  std::uint64_t hash = 0;
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    const std::uint64_t own = hash_parameters(trainer.data_parallel());
+    if (group.rank() == 0) hash = own;
+  });
+  return hash;
+}
+
+TEST(Trainer, EqualTrainingHashesEqualHoweverAStrategyHoldsParameters) {
+  const std::uint64_t hash = hash_after("flat");
+  for (const char* strategy : {"bucketed", "zero1", "zero2", "fsdp"}) {
+    EXPECT_EQ(hash_after(strategy), hash) << strategy;
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::trainer_test
