@@ -134,6 +134,7 @@ std::vector<Entry> entries_of(const json& header, std::int64_t bytes) {
 
 std::int64_t header_length(const RegularFile& file) {
   std::uint64_t length = 0;  // little-endian, as this processor is
+  static_assert(kLengthBytes == sizeof length);
   if (file.read(0, &length, kLengthBytes) != kLengthBytes) refuse("fewer than 8 bytes");
   if (length > static_cast<std::uint64_t>(kMostHeader)) {
     refuse(fmt::format("a header of {} bytes, of 100,000,000 at most", length));

@@ -1,5 +1,5 @@
 // The other visitors of declared options: writing their values, listing them, and finding the
-// nearest name.
+// nearest name; the words of types and limits.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,5 @@
 // glibc's malloc, told to keep what is freed, and the heap that LibTorch fills while it is loaded
-// in huge pages. In no library, as programs call it before any sets itself up.
+// in huge pages. Of headers alone, as programs call it before any library sets itself up.
 #pragma once
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// Sign flips, the bootstrap, and Holm's correction.
+// Sign flips, the bootstrap, Holm's correction, and how often all of them are right (calibration).
 #include "ddprun/result/paired_test.h"
 
 #include <algorithm>

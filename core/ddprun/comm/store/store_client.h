@@ -61,7 +61,7 @@ class StoreClient final : public c10d::Store {
 
  private:
   /// A thread has the connection as long as it holds what this returns.
-  std::unique_lock<std::mutex> turn();
+  [[nodiscard]] std::unique_lock<std::mutex> turn();
   bool came(const std::vector<std::string>& keys, std::int64_t deadline_ns);
   void connect(std::int64_t deadline_ns);
   /// Returns whether a store answers at the other end; if nothing does in time, throws.

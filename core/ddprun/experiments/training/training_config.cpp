@@ -1,4 +1,5 @@
-// The options of the sections `train:`, `execution:` and `profile:`, and what follows from them.
+// The options of the sections `train:`, `execution:` and `profile:`, what follows from them,
+// and whether their checkpoints can be written.
 #include "ddprun/experiments/training/training_config.h"
 
 #include <algorithm>
