@@ -295,7 +295,7 @@ TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
 
 TEST(Connect, InterfacesOfTheEnvironmentAreTakenWhereNoneIsAskedFor) {
   const auto connects = [](const char* of_environment, const std::string& asked_for) {
-    const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
+    return run_process_ranks(2, [&](const RankInfo& info) {
       ::setenv("GLOO_SOCKET_IFNAME", of_environment, 1);
       try {
         const auto group =
@@ -307,7 +307,6 @@ TEST(Connect, InterfacesOfTheEnvironmentAreTakenWhereNoneIsAskedFor) {
         return error.text().where.ends_with(", interface no_such_if") ? 2 : 3;
       }
     });
-    return ends;
   };
   EXPECT_THAT(connects("no_such_if", ""), Contains(2));
   EXPECT_THAT(connects("no_such_if", "lo"), Each(0));

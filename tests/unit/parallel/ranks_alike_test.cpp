@@ -99,27 +99,42 @@ TEST(RanksSteps, ThatOneDropsAreFound) {
               HasSubstr("got: on rank 1: step 3 of 2 micro-batches, drop_gradients()"));
 }
 
+/// A rank that says of each step how many micro-batches it has.
+class CountingRank {
+ public:
+  CountingRank(ProcessGroup& group, const std::string& strategy)
+      : strategy_(test::strategy_of(strategy)),
+        ddp_({{"weight", weight_}}, group, *strategy_, precision_, test::plain_sgd()) {}
+
+  /// Of `count` micro-batches, of which the first `made` are made.
+  void step(std::int64_t count, std::int64_t made) {
+    for (std::int64_t i = 0; i < made; ++i) {
+      ddp_.backward(ddp_.forward([&] { return weight_.sum(); }, {i, count}));
+    }
+    ddp_.drop_gradients();
+  }
+
+ private:
+  const at::Tensor weight_ = at::ones({8, 8}).requires_grad_();
+  const std::shared_ptr<Strategy> strategy_;
+  Precision precision_;
+  DataParallel ddp_;
+};
+
 // Between the steps at which all compare, a rank that counts otherwise says so before collectives
 // of its second micro-batch meet others.
 TEST(RanksSteps, OfMoreMicroBatchesWaitWhereEachHasCollectives) {
   std::string error;
   std::atomic<bool> done = false;
   const auto rank = [&](ProcessGroup& group) {
-    const at::Tensor weight = at::ones({8, 8}).requires_grad_();
-    const auto strategy = test::strategy_of("{name: fsdp}");
-    Precision precision;
-    DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
-    const auto step = [&](std::int64_t count) {
-      ddp.backward(ddp.forward([&] { return weight.sum(); }, {0, count}));
-      ddp.drop_gradients();
-    };
-    for (int i = 0; i < 3; ++i) step(2);
+    CountingRank counting(group, "{name: fsdp}");
+    for (int i = 0; i < 3; ++i) counting.step(2, 1);
     if (group.rank() == 0) {
-      step(2);
+      counting.step(2, 1);
       while (!done) std::this_thread::yield();
       return;
     }
-    error = test::error_of([&] { step(3); });
+    error = test::error_of([&] { counting.step(3, 1); });
     done = true;
   };
   test::run_ranks(2, rank, {.timeout_s = 1});
@@ -134,18 +149,10 @@ TEST(RanksSteps, OfMoreMicroBatchesSendOthersToWhoCountsOtherwise) {
   std::string errors[2];
   std::atomic<int> thrown = 0;
   const auto rank = [&](ProcessGroup& group) {
-    const at::Tensor weight = at::ones({8, 8}).requires_grad_();
-    const auto strategy = test::strategy_of("{name: zero2}");
-    Precision precision;
-    DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
-    const auto step = [&](std::int64_t count) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        ddp.backward(ddp.forward([&] { return weight.sum(); }, {i, count}));
-      }
-      ddp.drop_gradients();
-    };
-    for (int i = 0; i < 3; ++i) step(2);
-    errors[group.rank()] = test::error_of([&] { step(2 + group.rank()); });
+    CountingRank counting(group, "{name: zero2}");
+    for (int i = 0; i < 3; ++i) counting.step(2, 2);
+    const int last = 2 + group.rank();
+    errors[group.rank()] = test::error_of([&] { counting.step(last, last); });
     for (++thrown; thrown < 2;) std::this_thread::yield();
   };
   EXPECT_THAT(test::error_of([&] {
