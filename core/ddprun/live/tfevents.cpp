@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <bit>
 #include <boost/crc.hpp>
-#include <climits>
 #include <optional>
 #include <utility>
 

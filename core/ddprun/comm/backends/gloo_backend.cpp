@@ -265,12 +265,11 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   const BatchThreads batch_threads;
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
-  const std::string& interfaces = config.interface;
   try {
-    if (interfaces.empty()) {
+    if (config.interface.empty()) {
       options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};
     } else {
-      options->devices = mapped(split_at(interfaces, ','), [](const std::string& each) {
+      options->devices = mapped(split_at(config.interface, ','), [](const std::string& each) {
         return c10d::ProcessGroupGloo::createDeviceForInterface(each);
       });
     }
@@ -278,8 +277,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
     throw_comm_error(
         failure,
         {.what = "gloo cannot listen on this host's network",
-         .where =
-             where + (interfaces.empty() ? ", address " + address : ", interface " + interfaces),
+         .where = where + (config.interface.empty() ? ", address " + address
+                                                    : ", interface " + config.interface),
          .expected = "an address of this host that the other ranks can reach",
          .hint = "`interface` under `world:` chooses, or else GLOO_SOCKET_IFNAME; `ip -br address` "
                  "lists what is there"});
