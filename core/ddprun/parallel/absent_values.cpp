@@ -37,7 +37,7 @@ AbsentValues::AbsentValues(FlatBuffers& buffers) : buffers_(buffers) {
       gradients_.push_back(nan.expand(buffers.sizes(index)));
     }
   }
-  if (holding.parameters != Placement::sharded && !holding.gathered_in_forward) return;
+  if (!holding.gathers()) return;
   if (!buffers.parameter(0).is_cpu()) return;  // a kernel for each unit, in each step
   for (const Unit& unit : buffers.units()) {
     const std::int64_t element = first_gathered(buffers, unit);

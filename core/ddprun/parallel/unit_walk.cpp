@@ -74,10 +74,12 @@ void UnitWalk::before_forward(MicroBatch micro_batch) {
 at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
   next_ = 0;
   marks_.clear();
+  reads_.clear();
   if (needs_units() && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
   skip_frozen(std::ssize(roles_.units));
   if (needs_units() && next_ != std::ssize(roles_.units)) refuse_missing_units();
+  if (context_.buffers().holding().gathers() && value.defined() && value.grad_fn()) reads_.check(value);
   return value;
 }
 
@@ -98,12 +100,15 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
   check_alone(models_unit);
   if (!again_) mark_begin(models_unit);
   before(Pass::forward, models_unit);
+  const int unit = roles_.units[models_unit];
+  if (!again_ && unit >= 0) reads_.begin(unit);
   const at::Tensor out = [&] {
     const int outer = std::exchange(open_, models_unit);
     const auto restore = c10::make_scope_exit([&] { open_ = outer; });
     return forward();
   }();
-  after(Pass::forward, roles_.units[models_unit]);
+  if (!again_ && unit >= 0) reads_.end(unit);
+  after(Pass::forward, unit);
   if (!again_) mark_end();
   if (!out.requires_grad()) return out;
   // Its gradient is known when all that comes after the unit has run backward.

@@ -13,6 +13,7 @@
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
 #include "ddprun/parallel/gradient_arrivals.h"
+#include "ddprun/parallel/unit_reads.h"
 #include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
@@ -36,12 +37,13 @@ class UnitWalk {
         context_(context),
         frozen_(frozen),
         strategy_(strategy),
-        arrivals_(arrivals) {}
+        arrivals_(arrivals),
+        reads_(context.buffers()) {}
 
   /// Before a forward that trains.
   void before_forward(MicroBatch micro_batch);
   /// Runs `loss`, one forward of the whole model. Throws Error if the strategy needs units
-  /// and the model names none.
+  /// and the model names none, and for what UnitReads::check() refuses.
   at::Tensor forward(const std::function<at::Tensor()>& loss);
   /// DataParallel::unit().
   at::Tensor unit(int models_unit, const std::function<at::Tensor()>& forward);
@@ -62,7 +64,7 @@ class UnitWalk {
 
  private:
   /// Whether the strategy must hear of each unit.
-  bool needs_units() const { return sharded() || context_.plan().holding.gathered_in_forward; }
+  bool needs_units() const { return sharded() || context_.buffers().holding().gathers(); }
   [[noreturn]] void refuse_missing_units() const;
   [[noreturn]] void refuse_order(int models_unit) const;
   void check_alone(int models_unit) const;
@@ -82,6 +84,7 @@ class UnitWalk {
   FrozenParameters* frozen_;
   const Plugin& strategy_;
   const GradientArrivals& arrivals_;
+  UnitReads reads_;
   int next_ = 0;          // of the forward under way, as the model counts
   int open_ = -1;         // that is computed; -1: none
   bool entered_ = false;  // the backward under way has come to a unit

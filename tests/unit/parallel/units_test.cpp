@@ -104,6 +104,17 @@ void backward_then_evaluate(const Model& model, DataParallel& ddp, const Process
   ddp.evaluate(loss);
 }
 
+/// Unit 2 reads what is unit 0's, too.
+void backward_of_shared(const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+  ddp.backward(ddp.forward([&] {
+    at::Tensor x = model.unit(ddp, 1, model.unit(ddp, 0, input_of(group, 0)));
+    x = ddp.unit(2, [&] {
+      return at::matmul(at::matmul(x, model.weights[2].tensor), model.weights[0].tensor);
+    });
+    return model.unit(ddp, 3, x).square().mean();
+  }));
+}
+
 struct Case {
   const char* name;
   const char* strategy;
@@ -127,22 +138,25 @@ const Case kCases[] = {
     {"zero2_pair", "{name: zero2}", backward_of_pair},
     {"zero2_two", "{name: zero2}", backward_of_two},
     {"zero2_penalty", "{name: zero2}", backward_of_penalty},
+    {"zero1_shared", "{name: zero1, gather_under_forward: true}", backward_of_shared},
+    {"zero2_shared", "{name: zero2}", backward_of_shared},
     {"fsdp_pair", "{name: fsdp}", backward_of_pair},
     {"fsdp_two", "{name: fsdp}", backward_of_two},
     {"fsdp_evaluated", "{name: fsdp}", backward_then_evaluate},
     {"fsdp_keep_pair", "{name: fsdp, reshard_after_forward: false}", backward_of_pair},
     {"fsdp_keep_two", "{name: fsdp, reshard_after_forward: false}", backward_of_two},
+    {"fsdp_keep_shared", "{name: fsdp, reshard_after_forward: false}", backward_of_shared},
     {"fsdp_keep_penalty", "{name: fsdp, reshard_after_forward: false}", backward_of_penalty},
 };
 INSTANTIATE_TEST_SUITE_P(Strategies, Units, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 /// What rank 0 is told.
-std::string refused(const Step& backward) {
+std::string refused(const Step& backward, const std::string& strategy_yaml = "{name: fsdp}") {
   std::string message;
   test::run_ranks(2, [&](ProcessGroup& group) {
     const Model model;
-    const auto strategy = test::strategy_of("{name: fsdp}");
+    const auto strategy = test::strategy_of(strategy_yaml);
     Precision precision;
     DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
     const std::string own = test::error_of([&] { backward(model, ddp, group); });
@@ -169,6 +183,28 @@ TEST(UnitsRefused, OutOfOrder) {
                                      HasSubstr("expected: unit 1 of 4")));
   EXPECT_THAT(forward({0, 1, 2, 3, 3}), HasSubstr("expected: no unit after 3, or unit 0"));
   EXPECT_THAT(forward({-1}), HasSubstr("got: unit -1"));
+}
+
+TEST(UnitsRefused, AParameterThatIsReadWhereItIsNotGathered) {
+  EXPECT_THAT(refused(backward_of_shared),
+              AllOf(HasSubstr("reads a parameter outside its unit"),
+                    HasSubstr("got: w0 of unit 0, read elsewhere by MmBackward0")));
+  const auto behind = [](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+    ddp.forward([&] {
+      return at::matmul(model.forward(ddp, input_of(group, 0)), model.weights[3].tensor).sum();
+    });
+  };
+  EXPECT_THAT(refused(behind), HasSubstr("got: w3 of unit 3, read elsewhere"));
+  const auto ahead = [](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+    ddp.forward([&] {
+      return model.forward(ddp, at::matmul(input_of(group, 0), model.weights[3].tensor)).sum();
+    });
+  };
+  for (const char* const strategy : {"{name: fsdp, reshard_after_forward: false}",
+                                     "{name: zero1, gather_under_forward: true}"}) {
+    EXPECT_EQ(refused(behind, strategy), "no error");
+    EXPECT_THAT(refused(ahead, strategy), HasSubstr("got: w3 of unit 3, read elsewhere"));
+  }
 }
 
 /// The value of a model whose first unit reads its parameters again behind the others.
