@@ -40,10 +40,7 @@ std::string rate(std::int64_t bytes, std::int64_t begin_ns) {
 /// Little-endian, as token files are.
 template <class Number>
 void append(const std::vector<std::int32_t>& tokens, std::string& out) {
-  for (const std::int32_t token : tokens) {
-    const auto number = static_cast<Number>(token);
-    out.append(reinterpret_cast<const char*>(&number), sizeof number);
-  }
+  for (const std::int32_t token : tokens) out += bytes_in_memory(static_cast<Number>(token));
 }
 
 class Encoder {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/descriptor.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/store_client.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "ddprun/measure/environment.h"
@@ -212,13 +213,11 @@ class Stranger {
 /// What an unauthorised client may send first: a greeting, then the decision that all plans agree.
 std::string forged_decision() {
   const auto text = [](const std::string& words) {
-    const std::uint64_t size = words.size();
-    return std::string(reinterpret_cast<const char*>(&size), sizeof size) + words;
+    return bytes_in_memory<std::uint64_t>(words.size()) + words;
   };
   using store_protocol::Query;
   std::string bytes(1, static_cast<char>(Query::validate));
-  bytes.append(reinterpret_cast<const char*>(&store_protocol::kMagic), 4);
-  bytes += static_cast<char>(Query::set);
+  bytes += bytes_in_memory(store_protocol::kMagic) + static_cast<char>(Query::set);
   return bytes + text("/ddprun/comparing experiments/decision") + text("agreed");
 }
 

@@ -38,6 +38,12 @@ std::optional<Number> number_from(std::string_view text, Base... base) {
   return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
 }
 
+/// A value's bytes as they lie in memory: of a number the lowest first, as this processor has it.
+template <class Value>
+std::string bytes_in_memory(const Value& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
 /// The parts of a text between marks; of an empty text one, which is empty.
 std::vector<std::string> split_at(const std::string& text, char mark);
 

@@ -17,6 +17,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/text.h"
 #include "ddprun/checkpoint/safetensors.h"
 
 namespace ddprun {
@@ -164,8 +165,7 @@ TensorFileLayout::TensorFileLayout(std::vector<TensorSpec> tensors) {
   // With its length of 8 bytes the header is whole blocks.
   const std::size_t beyond = (text.size() + sizeof(std::uint64_t)) % DirectFile::kBlock;
   text.append((DirectFile::kBlock - beyond) % DirectFile::kBlock, ' ');
-  const std::uint64_t length = text.size();  // little-endian, as this processor is
-  begin_.assign(reinterpret_cast<const char*>(&length), sizeof length).append(text);
+  begin_ = bytes_in_memory<std::uint64_t>(text.size()) + text;
   for (auto& [name, offset] : offsets_) offset += static_cast<std::int64_t>(begin_.size());
   bytes_ = static_cast<std::int64_t>(begin_.size()) + end;
 }

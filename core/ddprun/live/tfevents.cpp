@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "ddprun/base/text.h"
 #include "ddprun/live/live_file.h"
 #include "ddprun/live/live_writer.h"
 
@@ -27,12 +28,6 @@ enum Field : std::uint8_t {
 };
 enum WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-/// Lowest byte first, as this processor has it.
-template <class Number>
-std::string fixed(Number value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
 std::string varint(std::uint64_t value) {
   std::string out;
   for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
@@ -47,12 +42,12 @@ std::string bytes_field(Field field, std::string_view bytes) {
 
 std::string event(const std::string& more) {
   const double seconds = static_cast<double>(unix_ms()) * 1e-3;
-  return tf_record(key(kWallTime, kFixed64) + fixed(seconds) + more);
+  return tf_record(key(kWallTime, kFixed64) + bytes_in_memory(seconds) + more);
 }
 
 std::string scalar(std::string_view tag, double value) {
   return bytes_field(kValue, bytes_field(kTag, tag) + key(kSimpleValue, kFixed32) +
-                                 fixed(static_cast<float>(value)));
+                                 bytes_in_memory(static_cast<float>(value)));
 }
 
 std::string host_name() {
@@ -99,9 +94,9 @@ std::uint32_t crc32c(std::string_view bytes) {
 
 std::string tf_record(std::string_view bytes) {
   const auto masked = [](std::string_view of) {
-    return fixed(std::rotr(crc32c(of), 15) + 0xA282EAD8U);
+    return bytes_in_memory(std::rotr(crc32c(of), 15) + 0xA282EAD8U);
   };
-  const std::string length = fixed(static_cast<std::uint64_t>(bytes.size()));
+  const std::string length = bytes_in_memory<std::uint64_t>(bytes.size());
   return length + masked(length) + std::string(bytes) + masked(bytes);
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/store_client.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "support/free_port.h"
@@ -44,9 +45,7 @@ ErrorText refusal(int port, const std::string& secret) {
 
 template <typename... Parts>
 std::string bytes_of(const Parts&... parts) {
-  std::string bytes;
-  (bytes.append(reinterpret_cast<const char*>(&parts), sizeof parts), ...);
-  return bytes;
+  return (bytes_in_memory(parts) + ...);
 }
 std::string text_bytes(const std::string& text) { return bytes_of(text.size()) + text; }
 

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/addresses.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
@@ -61,7 +62,7 @@ class Request {
   explicit Request(Query query) { value(query); }
   template <typename T>
   Request& value(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    bytes_ += bytes_in_memory(value);
     return *this;
   }
   template <typename Text>

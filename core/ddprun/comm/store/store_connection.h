@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddprun/base/descriptor.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "ddprun/comm/store/store_secret.h"
 
@@ -79,7 +80,7 @@ struct Connection {
 
   template <typename T>
   void answer(T value) {
-    out.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    out += bytes_in_memory(value);
   }
   void answer_text(const std::string& text) {
     answer(static_cast<std::uint64_t>(text.size()));
