@@ -67,7 +67,7 @@ HostLoad LoadMeter::now() const {
   std::ifstream in(kStat);
   HostLoad load{to_s(now_ns()), to_s(process_cpu_ns()),
                 core_times(std::string(std::istreambuf_iterator<char>(in), {}), cores_)};
-  load.throttled_s = throttled_seconds();
+  load.throttled_s = throttled_seconds(root_);
   if (!load.cores.empty()) load.sees = of_container() ? "this container" : "the machine";
   return load;
 }
@@ -76,7 +76,8 @@ HostLoad LoadMeter::end() const {
   HostLoad load = now();
   load.wall_s -= begin_.wall_s;
   load.own_s -= begin_.own_s;
-  if (load.throttled_s >= 0) load.throttled_s -= std::max(begin_.throttled_s, 0.0);
+  const bool seen = begin_.throttled_s >= 0 && load.throttled_s >= 0;
+  load.throttled_s = seen ? load.throttled_s - begin_.throttled_s : -1;
   std::erase_if(load.cores, [this](CoreTime& each) {
     const auto before = std::ranges::find(begin_.cores, each.core, &CoreTime::core);
     if (before == begin_.cores.end()) return true;  // it came meanwhile

@@ -23,14 +23,18 @@ struct HostLoad {
   std::vector<CoreTime> cores = {};
   /// Whose time /proc/stat has: "the machine", "this container" (lxcfs), or "nothing".
   std::string sees = "nothing";
-  double throttled_s = -1;  ///< of throttled_seconds()
+  double throttled_s = -1;  ///< of throttled_seconds(); -1: it was not seen at one of the moments
 };
 
 /// Measures the load of some cores, which this process may share with others. Costs a reading of
 /// /proc/stat at its begin and at its end.
 class LoadMeter {
  public:
-  explicit LoadMeter(std::vector<int> cores) : cores_(std::move(cores)) { begin(); }
+  /// `root`: that of throttled_seconds().
+  explicit LoadMeter(std::vector<int> cores, std::filesystem::path root = "/")
+      : cores_(std::move(cores)), root_(std::move(root)) {
+    begin();
+  }
 
   void begin() { begin_ = now(); }
   /// Since the last begin().
@@ -40,6 +44,7 @@ class LoadMeter {
   HostLoad now() const;
 
   std::vector<int> cores_;
+  std::filesystem::path root_;
   HostLoad begin_;
 };
 

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/environment.h"
 #include "support/system_files.h"
@@ -46,6 +49,23 @@ TEST(HostLoad, WhatQuotasHeldBackIsOfAllGroupsAbove) {
               3, 1e-9);
   EXPECT_EQ(throttled_in("0::/a\n", {{"a", "usage_usec 77\n"}}), 0) << "without a quota";
   EXPECT_EQ(throttled_in("", {}), -1) << "not seen";
+}
+
+TEST(HostLoad, WhatQuotasHeldBackIsSeenAtBothEndsOrNotAtAll) {
+  const test::SystemFiles files("throttled-meter-test", "0::/a\n", {});
+  const std::filesystem::path folder = files.root() / "sys/fs/cgroup/a";
+  const auto held_back = [&folder](int us) {
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "cpu.stat") << "throttled_usec " << us << "\n";
+  };
+  LoadMeter meter(usable_cores(), files.root());
+  held_back(3'000'000);
+  EXPECT_EQ(meter.end().throttled_s, -1) << "it counts from long before the begin";
+  meter.begin();
+  held_back(3'500'000);
+  EXPECT_NEAR(meter.end().throttled_s, 0.5, 1e-9);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(meter.end().throttled_s, -1);
 }
 
 TEST(HostLoad, OwnTimeIsOwn) {
