@@ -199,14 +199,12 @@ void add_load(const TableLines& lines, TextTable& table) {
       table.lines[i].cells.push_back({value ? text_as(format, factor)(*value) : kNoValue});
     }
   };
-  const auto any = [&](std::optional<double> Load::*figure, double above) {
-    return std::ranges::any_of(loads, [&](const Load& each) { return each.*figure > above; });
-  };
-  if (any(&Load::taken, -1) || any(&Load::gflops, -1)) {
+  const auto any = [&](const auto& counts) { return std::ranges::any_of(loads, counts); };
+  if (any([](const Load& each) { return each.taken || each.gflops; })) {
     add("others", &Load::taken, 100, "{:.0f} %");
     add("machine GFLOP/s", &Load::gflops, 1, "{:.0f}");
   }
-  if (any(&Load::throttled, RunLoad::kThrottled)) {
+  if (any([](const Load& each) { return each.throttled > RunLoad::kThrottled; })) {
     add("throttled", &Load::throttled, 100, "{:.0f} %");
   }
 }
