@@ -28,9 +28,10 @@ std::string_view Pickle::take(std::size_t bytes) {
   return out;
 }
 
-std::uint64_t Pickle::take_number(std::size_t bytes) {
-  std::uint64_t number = 0;  // little-endian, as this processor is
-  std::memcpy(&number, take(bytes).data(), bytes);
+template <class Number>
+Number Pickle::take_number() {
+  Number number = 0;  // little-endian, as this processor is
+  std::memcpy(&number, take(sizeof number).data(), sizeof number);
   return number;
 }
 
@@ -95,24 +96,23 @@ bool Pickle::step_scalar(unsigned char code) {
       number(code == 0x88 ? 1 : 0);
       return true;
     case 'K':  // BININT1, BININT2, BININT
-      number(static_cast<std::int64_t>(take_number(1)));
+      number(take_number<std::uint8_t>());
       return true;
     case 'M':
-      number(static_cast<std::int64_t>(take_number(2)));
+      number(take_number<std::uint16_t>());
       return true;
     case 'J':
-      number(static_cast<std::int32_t>(take_number(4)));
+      number(take_number<std::int32_t>());
       return true;
     case 0x8a: {  // LONG1: two's complement in as few bytes as it takes
-      const std::size_t bytes = take_number(1);
-      if (bytes > 8) {
-        take(bytes);
+      const std::string_view bytes = take(take_number<std::uint8_t>());
+      std::int64_t value = bytes.empty() || bytes.back() >= 0 ? 0 : -1;
+      if (bytes.size() > sizeof value) {
         push({});
         return true;
       }
-      const std::uint64_t value = take_number(bytes);
-      const int unused = 64 - 8 * static_cast<int>(bytes);
-      number(bytes == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
+      std::memcpy(&value, bytes.data(), bytes.size());
+      number(value);
       return true;
     }
     case 'G':  // BINFLOAT
@@ -120,7 +120,7 @@ bool Pickle::step_scalar(unsigned char code) {
       push({});
       return true;
     case 'X':  // BINUNICODE
-      push({.kind = Kind::text, .text = std::string(take(take_number(4)))});
+      push({.kind = Kind::text, .text = std::string(take(take_number<std::uint32_t>()))});
       return true;
     default:
       return false;
@@ -180,16 +180,16 @@ bool Pickle::step_memo(unsigned char code) {
   };
   switch (code) {
     case 'q':  // BINPUT, LONG_BINPUT
-      keep(take_number(1));
+      keep(take_number<std::uint8_t>());
       return true;
     case 'r':
-      keep(take_number(4));
+      keep(take_number<std::uint32_t>());
       return true;
     case 'h':  // BINGET, LONG_BINGET
-      recall(take_number(1));
+      recall(take_number<std::uint8_t>());
       return true;
     case 'j':
-      recall(take_number(4));
+      recall(take_number<std::uint32_t>());
       return true;
     default:
       return false;
@@ -210,7 +210,7 @@ void Pickle::call(std::size_t function, std::size_t arguments) {
 void Pickle::step_object(unsigned char code) {
   switch (code) {
     case 0x80:  // PROTO
-      if (take_number(1) > 2)
+      if (take_number<std::uint8_t>() > 2)
         refuse_pickle("a pickle of a later protocol than 2, which torch.save takes");
       return;
     case 'c': {  // GLOBAL

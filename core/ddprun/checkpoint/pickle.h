@@ -43,7 +43,8 @@ class Pickle {
  private:
   using Kind = PickledValue::Kind;
   std::string_view take(std::size_t bytes);
-  std::uint64_t take_number(std::size_t bytes);
+  template <class Number>
+  Number take_number();
   std::string_view take_line();
   bool step();
   bool step_scalar(unsigned char code);
