@@ -94,12 +94,9 @@ TEST_P(AnyModule, TrainsAsOneProcessDoes) {
   const auto refusal = make_strategy(registry(), choice)->unsupported({.world_size = 3});
   if (refusal) GTEST_SKIP() << refusal->reason;
 
-  class Alone : public Strategy {
-    void finish_backward() override {}
-  };
   std::vector<at::Tensor> alone;
   test::run_ranks(1, [&](ProcessGroup& group) {
-    Alone strategy;
+    test::Alone strategy;
     alone = train(group, strategy).parameters;
   });
   test::run_ranks(3,

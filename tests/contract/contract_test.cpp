@@ -46,12 +46,6 @@ std::vector<Combination> overlapping() {
   return all;
 }
 
-/// A single process has nobody to synchronize with.
-class Alone : public Strategy {
- public:
-  void finish_backward() override {}
-};
-
 struct Outcome {
   at::Tensor gradients;   // flat, after the first step's synchronization
   at::Tensor parameters;  // flat, after the last step
@@ -134,16 +128,14 @@ class Contract : public testing::TestWithParam<Combination> {
 
   /// All ranks' outcomes, in rank order.
   std::vector<Outcome> train_ranks(const Experiment& experiment) const {
-    std::vector<Outcome> outcomes(GetParam().ranks);
-    test::run_ranks(
+    return test::of_ranks(
         GetParam().ranks,
         [&](ProcessGroup& group) {
           at::set_num_threads(1);
           const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
-          outcomes[group.rank()] = train(experiment, group, *strategy);
+          return train(experiment, group, *strategy);
         },
         experiment.world.comm);
-    return outcomes;
   }
 
   /// One process, the whole global batch in one forward: the same for all strategies and numbers of
@@ -157,7 +149,7 @@ class Contract : public testing::TestWithParam<Combination> {
     const std::string key = to_yaml(resolve(experiment));
     if (const auto found = known.find(key); found != known.end()) return found->second;
     test::run_ranks(1, [&](ProcessGroup& group) {
-      Alone strategy;
+      test::Alone strategy;
       known[key] = train(experiment, group, strategy);
     });
     return known.at(key);

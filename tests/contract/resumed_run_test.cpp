@@ -50,12 +50,10 @@ Tail train_from_checkpoint(const Experiment& experiment, ProcessGroup& group) {
 class ResumedRun : public testing::TestWithParam<Combination> {
  protected:
   std::vector<Tail> train_ranks(const Experiment& experiment) const {
-    std::vector<Tail> out(GetParam().ranks);
-    test::run_ranks(
+    return test::of_ranks(
         GetParam().ranks,
-        [&](ProcessGroup& group) { out[group.rank()] = train_from_checkpoint(experiment, group); },
+        [&](ProcessGroup& group) { return train_from_checkpoint(experiment, group); },
         experiment.world.comm);
-    return out;
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
@@ -36,6 +37,14 @@ inline Experiment small_experiment(int world_size) {
   config.optimizer.weight_decay = 0.0;
   return experiment;
 }
+
+/// Notes the order of gradients, and makes none of them a mean.
+class Listener : public Strategy {
+ public:
+  void on_gradient(int index) override { order.push_back(index); }
+  void finish_backward() override {}
+  std::vector<int> order;
+};
 
 /// The plugins of the experiment, but for the strategy: that is the caller's, which outlives them.
 inline RunPlugins plugins_with(Strategy& strategy, const PluginRegistry& registry,

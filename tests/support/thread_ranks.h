@@ -7,11 +7,18 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/plugin/strategy.h"
 
 namespace ddprun::test {
+
+/// Of one rank, which has its mean, or of ranks whose gradients are equal.
+struct Alone : Strategy {
+  void finish_backward() override {}
+};
 
 /// Runs `body` once per rank, each on a thread of its own, with the group that `connect` returns.
 /// Shuts the group down after `body`. Rethrows the exception of the first rank that has one.
@@ -42,6 +49,15 @@ inline void run_ranks(int world_size, const std::function<void(ProcessGroup&)>& 
   const auto store = make_thread_store();
   run_threads(
       world_size, [&](int rank) { return connect_thread(store, rank, world_size, config); }, body);
+}
+
+/// What `body` returns, of each rank.
+template <class Body>
+auto of_ranks(int world_size, const Body& body, const CommConfig& config = {.timeout_s = 30}) {
+  std::vector<std::invoke_result_t<const Body&, ProcessGroup&>> out(world_size);
+  run_ranks(
+      world_size, [&](ProcessGroup& group) { out[group.rank()] = body(group); }, config);
+  return out;
 }
 
 /// What a launcher tells rank `rank` if there are `hosts` hosts with `local_size` ranks each.

@@ -29,14 +29,15 @@ Experiment experiment_of(int ranks, const std::string& strategy = "flat") {
 /// After each step the mean of the ranks' losses; -1: there was no evaluation.
 std::vector<double> losses_of(const Experiment& experiment) {
   const int ranks = static_cast<int>(experiment.world.size);
-  std::vector<std::vector<double>> all(ranks);
-  test::run_ranks(ranks, [&](ProcessGroup& group) {
+  const auto all = test::of_ranks(ranks, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     Evaluation evaluation(experiment, trainer, group);
+    std::vector<double> losses;
     for (int step = 0; step < 7; ++step) {
       trainer.step(step);
-      all[group.rank()].push_back(evaluation.after_step(step).value_or(-1));
+      losses.push_back(evaluation.after_step(step).value_or(-1));
     }
+    return losses;
   });
   std::vector<double> mean(all[0].size());
   for (const auto& own : all) {
@@ -68,11 +69,11 @@ TEST(Evaluation, IsTheSameForAnyNumberOfRanksAndAccumulation) {
 
 TEST(Evaluation, ChangesNothingThatIsTrained) {
   for (const char* strategy : {"flat", "fsdp", "powersgd"}) {
-    std::vector<double> last(2);
+    std::vector<std::vector<double>> last;  // losses of both ranks
     for (const bool evaluates : {false, true}) {
       Experiment experiment = experiment_of(2, strategy);
       if (!evaluates) training(experiment).train.eval.every = 0;
-      test::run_ranks(2, [&](ProcessGroup& group) {
+      last.push_back(test::of_ranks(2, [&](ProcessGroup& group) {
         Trainer trainer(experiment, make_plugins(registry(), experiment), group);
         Evaluation evaluation(experiment, trainer, group);
         for (int step = 0; step < 7; ++step) {
@@ -80,9 +81,8 @@ TEST(Evaluation, ChangesNothingThatIsTrained) {
           EXPECT_EQ(evaluation.after_step(step).has_value(),
                     evaluates && (step % 3 == 2 || step == 6));
         }
-        const double loss = trainer.last_loss_again();
-        if (group.rank() == 0) last[evaluates] = loss;
-      });
+        return trainer.last_loss_again();
+      }));
     }
     EXPECT_EQ(last[0], last[1]) << strategy;
   }

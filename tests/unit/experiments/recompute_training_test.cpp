@@ -16,15 +16,8 @@
 namespace ddprun {
 namespace {
 
+using test::Listener;
 using test::registry;
-
-/// Notes the order of gradients, and makes none of them a mean.
-class Listener final : public Strategy {
- public:
-  void on_gradient(int index) override { order.push_back(index); }
-  void finish_backward() override {}
-  std::vector<int> order;
-};
 
 struct Setting {
   std::string precision;
@@ -124,21 +117,19 @@ Experiment on_two_ranks(const std::string& strategy) {
 }
 
 /// Hashes of the parameters after some steps on two ranks.
-std::vector<std::string> hashes(const std::string& strategy, bool overlap,
-                                const RecomputeConfig& recompute) {
+std::vector<std::uint64_t> hashes(const std::string& strategy, bool overlap,
+                                  const RecomputeConfig& recompute) {
   Experiment experiment = on_two_ranks(strategy);
   training(experiment).model.recompute = recompute;
   training(experiment).optimizer.overlap = overlap;
-  std::vector<std::string> out(2);
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int step = 0; step < 4; ++step) {
       trainer.step(step);
       EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
     }
-    out[group.rank()] = std::to_string(hash_parameters(trainer.data_parallel()));
+    return hash_parameters(trainer.data_parallel());
   });
-  return out;
 }
 
 TEST(RecomputeTraining, EveryStrategyExchangesWhatItExchangesWithoutIt) {

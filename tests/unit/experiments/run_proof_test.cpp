@@ -85,8 +85,7 @@ struct Proved {
 /// Rank 0's view of a run whose proof looks at itself, or not.
 Proved train(std::int64_t halved_from, bool look, double clip_norm = 0.1) {
   const Experiment experiment = make_experiment(clip_norm);
-  Proved out;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     Mean strategy(halved_from);
     Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
     RunProof proof(experiment, trainer, group);
@@ -102,11 +101,9 @@ Proved train(std::int64_t halved_from, bool look, double clip_norm = 0.1) {
       proof.finish();
       EXPECT_EQ(trainer.data_parallel().optimizer().state_bytes(), 0) << "they made room";
     }
-    if (group.rank() != 0) return;
     const FlatBuffers& buffers = trainer.data_parallel().buffers();
-    out = {proof.checks(), buffers.parameters(buffers.all()).clone(), losses, began};
-  });
-  return out;
+    return Proved{proof.checks(), buffers.parameters(buffers.all()).clone(), losses, began};
+  })[0];
 }
 
 const Check& named(const std::vector<Check>& checks, const std::string& name) {

@@ -23,14 +23,7 @@
 namespace ddprun::trainer_test {
 namespace {
 
-/// Synchronizes no gradients; notes their order.
-class Listener : public Strategy {
- public:
-  void on_gradient(int index) override { order.push_back(index); }
-  void finish_backward() override {}
-  std::vector<int> order;
-};
-
+using test::Listener;
 using test::registry;
 using test::small_experiment;
 
@@ -51,11 +44,10 @@ TEST(Trainer, LogitsAreOfTheWeightsThatWereTrained) {
     experiment.plugin(PluginKind::precision).name = "bf16_mixed";
     experiment.plugin(PluginKind::strategy).name = strategy;
     training(experiment).optimizer.lr = 0.1;
-    std::vector<at::Tensor> out(2);
-    test::run_ranks(2, [&](ProcessGroup& group) {
+    const auto out = test::of_ranks(2, [&](ProcessGroup& group) {
       Trainer trainer(experiment, make_plugins(registry(), experiment), group);
       for (std::int64_t step = 0; step < 3; ++step) trainer.step(step);
-      out[group.rank()] = trainer.logits_of(at::zeros({1, 4}, at::kLong));
+      return trainer.logits_of(at::zeros({1, 4}, at::kLong));
     });
     EXPECT_TRUE(at::equal(out[0], out[1])) << strategy;
     return out[0];
@@ -72,11 +64,10 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
     for (const int accumulate : {1, 2}) {
       Experiment experiment = small_experiment(ranks);
       training(experiment).train.accumulate = accumulate;
-      std::vector<double> losses(ranks);
-      test::run_ranks(ranks, [&](ProcessGroup& group) {
+      const auto losses = test::of_ranks(ranks, [&](ProcessGroup& group) {
         Listener listener;
         Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
-        losses[group.rank()] = trainer.step(0)[training().loss];
+        return trainer.step(0)[training().loss];
       });
       const std::int64_t share = global_batch(experiment) / ranks;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -291,14 +282,11 @@ TEST(Trainer, AFigureThatIsNoNumberIsAbsent) {
 std::uint64_t hash_after(const std::string& strategy) {
   Experiment experiment = small_experiment(2);
   experiment.plugin(PluginKind::strategy).name = strategy;
-  std::uint64_t hash = 0;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int step = 0; step < 3; ++step) trainer.step(step);
-    const std::uint64_t own = hash_parameters(trainer.data_parallel());
-    if (group.rank() == 0) hash = own;
-  });
-  return hash;
+    return hash_parameters(trainer.data_parallel());
+  })[0];
 }
 
 TEST(Trainer, EqualTrainingHashesEqualHoweverAStrategyHoldsParameters) {

@@ -134,20 +134,17 @@ std::vector<NamedTensor> six_units() {
 
 /// What is said of a forward that names the last unit alone, after the program did `before`.
 std::string refused(const std::function<void(std::vector<NamedTensor>&)>& before) {
-  std::string message;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     const auto strategy = test::strategy_of("{name: fsdp}");
     Precision precision;
     std::vector<NamedTensor> parameters = six_units();
     DataParallel ddp(parameters, group, *strategy, precision, test::plain_sgd());
-    ASSERT_TRUE(ddp.frozen()->in_slices());
+    EXPECT_TRUE(ddp.frozen()->in_slices());
     before(parameters);
-    const std::string own = test::error_of([&] {
+    return test::error_of([&] {
       ddp.forward([&] { return ddp.unit(5, [&] { return parameters[5].tensor.sum(); }); });
     });
-    if (group.rank() == 0) message = own;
-  });
-  return message;
+  })[0];
 }
 
 TEST(FrozenParameters, AUnitThatIsNotToldIsRefused) {

@@ -9,6 +9,7 @@
 #include "ddprun/proof/proof.h"
 #include "support/experiments.h"
 #include "support/matchers.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -44,9 +45,7 @@ class Reporter : public Strategy {
 };
 
 OptimizerConfig overlapped_sgd() {
-  OptimizerConfig config;
-  config.name = OptimizerKind::sgd;
-  config.weight_decay = 0.0;
+  OptimizerConfig config = test::plain_sgd();
   config.overlap = true;
   return config;
 }
@@ -68,14 +67,11 @@ class OptimizerOverlap : public testing::Test {
 
   /// The message of the Error that a step of `ddp` throws.
   std::string error(DataParallel ddp, double step_lr = 1.0, double clip_norm = 0.0) const {
-    try {
+    return test::error_of([&] {
       ddp.begin_step(1.0);
       ddp.backward(ddp.forward([&] { return model.loss(); }));
       ddp.step(step_lr, clip_norm);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    });
   }
 
   std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});

@@ -20,18 +20,13 @@
 namespace ddprun::own_loop_test {
 namespace {
 
-/// One rank has its mean.
-struct Alone : Strategy {
-  void finish_backward() override {}
-};
-
 class OwnLoop : public testing::Test {
  protected:
   at::Tensor loss() const { return (weight * weight).sum(); }
 
   at::Tensor weight = at::full({3}, 2.0F).requires_grad_();
   std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});
-  Alone strategy;
+  test::Alone strategy;
   Precision precision;
   DataParallel ddp{{{"weight", weight}}, *group, strategy, precision, test::plain_sgd()};
 };
@@ -93,7 +88,7 @@ TEST_F(OwnLoop, NothingGoesOnAfterAnExceptionInBackward) {
 TEST_F(OwnLoop, ABufferInAnotherDtypeIsExplained) {
   test::PrecisionOf in_bfloat16 = test::in_bfloat16();
   at::Tensor other = at::ones({3}).requires_grad_();
-  Alone another;
+  test::Alone another;
   DataParallel of_other({{"other", other}}, *group, another, in_bfloat16, test::plain_sgd());
   EXPECT_THAT(test::error_of([&] {
                 of_other.forward([&] {
@@ -107,7 +102,7 @@ TEST_F(OwnLoop, ABufferInAnotherDtypeIsExplained) {
 }
 
 /// Clips nowhere.
-struct Unclipped : Alone {
+struct Unclipped : test::Alone {
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
     if (run.optimizer.clip_norm == 0.0) return {};
     return Refusal{.reason = "it clips nothing", .expected = "optimizer.clip_norm 0"};
@@ -144,7 +139,7 @@ TEST_F(OwnLoop, AParameterThatLiesElsewhereIsRefused) {
 }
 
 TEST_F(OwnLoop, ASecondDataParallelOfOneModelIsFound) {
-  Alone another;
+  test::Alone another;
   const DataParallel second({{"weight", weight}}, *group, another, precision, test::plain_sgd());
   EXPECT_THAT(test::error_of([&] { ddp.forward([&] { return loss(); }); }),
               HasSubstr("no longer where DataParallel updates it"));
@@ -152,7 +147,7 @@ TEST_F(OwnLoop, ASecondDataParallelOfOneModelIsFound) {
 
 TEST_F(OwnLoop, WhatIsTrainedStaysWhatItIs) {
   at::Tensor frozen = at::ones({3}), trained = at::ones({3}).requires_grad_();
-  Alone another;
+  test::Alone another;
   DataParallel partly({{"frozen", frozen}, {"trained", trained}}, *group, another, precision,
                       test::plain_sgd());
   const auto forward = [&] {
@@ -179,7 +174,7 @@ TEST_F(OwnLoop, ABackwardBesideDataParallelsIsRefusedOnceGradientsAreMeans) {
 
 TEST_F(OwnLoop, ASparseGradientIsRefused) {
   at::Tensor table = at::ones({4, 2}).requires_grad_();
-  Alone another;
+  test::Alone another;
   DataParallel of_table({{"table", table}}, *group, another, precision, test::plain_sgd());
   const Loss sparse = of_table.forward([&] {
     return at::embedding(table, at::zeros({3}, at::kLong), -1, false, /*sparse=*/true).sum();
@@ -223,21 +218,18 @@ class OwnWrites : public testing::TestWithParam<OwnWrite> {
   /// Two steps by `end`, which ends a step.
   static std::string error_of_steps(
       const std::function<void(DataParallel& ddp, const at::Tensor& weight)>& end) {
-    std::string error;
-    test::run_ranks(2, [&](ProcessGroup& group) {
+    return test::of_ranks(2, [&](ProcessGroup& group) {
       const at::Tensor weight = at::arange(1, 65, at::kFloat).view({8, 8}).requires_grad_();
       const auto strategy = test::strategy_of(GetParam().strategy);
       Precision precision;
       DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
-      const std::string each = test::error_of<std::exception>([&] {
+      return test::error_of<std::exception>([&] {
         for (int step = 0; step < 2; ++step) {
           ddp.backward(ddp.forward([&] { return (weight * weight).sum(); }));
           end(ddp, weight);
         }
       });
-      if (group.rank() == 0) error = each;
-    });
-    return error;
+    })[0];
   }
 };
 
@@ -294,7 +286,7 @@ TEST_P(RanksModels, AreHeldAgainstEachOther) {
       parameters.push_back({name, at::ones({2, 3}).requires_grad_()});
     }
     if (group.rank() == 1) GetParam().change(parameters);
-    Alone strategy;
+    test::Alone strategy;
     Precision precision;
     EXPECT_THAT(test::error_of([&] {
                   DataParallel(parameters, group, strategy, precision, test::plain_sgd());

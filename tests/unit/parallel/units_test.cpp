@@ -52,8 +52,7 @@ using Step = std::function<void(const Model& model, DataParallel& ddp, const Pro
 
 /// The parameters after three steps of two ranks.
 std::vector<NamedTensor> trained(const std::string& strategy_yaml, const Step& backward) {
-  std::vector<NamedTensor> parameters;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     const Model model;
     const auto strategy = test::strategy_of(strategy_yaml);
     Precision precision;
@@ -62,10 +61,8 @@ std::vector<NamedTensor> trained(const std::string& strategy_yaml, const Step& b
       backward(model, ddp, group);
       ddp.step(0.1, 0.0);
     }
-    const auto whole = full_parameters(ddp);
-    if (group.rank() == 0) parameters = whole;
-  });
-  return parameters;
+    return full_parameters(ddp);
+  })[0];
 }
 
 /// One for two inputs, whose backward comes to each unit twice.
@@ -153,16 +150,13 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Units, testing::ValuesIn(kCases),
 
 /// What rank 0 is told.
 std::string refused(const Step& backward, const std::string& strategy_yaml = "{name: fsdp}") {
-  std::string message;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     const Model model;
     const auto strategy = test::strategy_of(strategy_yaml);
     Precision precision;
     DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
-    const std::string own = test::error_of([&] { backward(model, ddp, group); });
-    if (group.rank() == 0) message = own;
-  });
-  return message;
+    return test::error_of([&] { backward(model, ddp, group); });
+  })[0];
 }
 
 TEST(UnitsRefused, SecondDerivativesOfWhatIsGatheredToBeUsed) {

@@ -142,9 +142,9 @@ TEST(PowerSgd, SendsWholeWhatIsNotWorthCompressing) {
 }
 
 TEST(PowerSgd, TheProofLeavesNothingBehind) {
-  std::vector<at::Tensor> ends(2);
+  std::vector<at::Tensor> ends;
   for (const bool proves : {false, true}) {
-    test::run_ranks(2, [&](ProcessGroup& group) {
+    ends.push_back(test::of_ranks(2, [&](ProcessGroup& group) {
       Rank rank(group, "{name: powersgd, rank: 2}");
       for (int i = 0; i < 3; ++i) {
         rank.step(i, 0.5);
@@ -152,8 +152,8 @@ TEST(PowerSgd, TheProofLeavesNothingBehind) {
         const Check check = check_integer_gradients(rank.ddp, group, {.number = std::uint64_t(i)});
         EXPECT_EQ(check.status, CheckStatus::declared) << check.detail;
       }
-      if (group.rank() == 0) ends[proves] = rank.matrix().detach().clone();
-    });
+      return rank.matrix().detach().clone();
+    })[0]);
   }
   EXPECT_TRUE(at::equal(ends[0], ends[1]));
 }
@@ -262,8 +262,7 @@ std::pair<at::Tensor, double> trained(const std::string& strategy,
   experiment.plugin(PluginKind::strategy).name = strategy;
   experiment.plugin(PluginKind::precision).options =
       parse_yaml("{reduce_dtype: " + reduce_dtype + "}", "test.yaml");
-  std::pair<at::Tensor, double> out;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     Sample last = trainer.step(0);
     for (int i = 1; i < 3; ++i) last = trainer.step(i);
@@ -271,9 +270,8 @@ std::pair<at::Tensor, double> trained(const std::string& strategy,
     EXPECT_EQ(check_integer_gradients(trainer.data_parallel(), group).status, CheckStatus::passed);
     const at::Tensor parameters =
         whole_parameters(trainer.data_parallel(), trainer.data_parallel().buffers().all());
-    if (group.rank() == 0) out = {parameters.clone(), last[training().bytes]};
-  });
-  return out;
+    return std::pair(parameters.clone(), last[training().bytes]);
+  })[0];
 }
 
 TEST(ReduceDtype, SendsHalfOfFloat32GradientsByAnyStrategy) {

@@ -11,6 +11,7 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/plugin/precision.h"
 #include "support/experiments.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_library.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
@@ -98,29 +99,18 @@ TEST(Fp16Mixed, PowersOfTwoLeaveNoTrace) {
   EXPECT_TRUE(at::equal(gradients[0], gradients[2]));
 }
 
-/// Gradients stay each rank's own.
-class Unsynchronized : public Strategy {
- public:
-  Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
-  void setup(StrategyContext& context) override { context_ = &context; }
-  void finish_backward() override {}
-};
-
 // Rank 1 alone has gradients that are too large: its inputs are.
 TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
   test::run_ranks(2, [&](ProcessGroup& group) {
     const auto fp16 = make_fp16("{init_scale: 1024}");
     const at::Tensor weight = at::ones({4, 8}).requires_grad_();
-    Unsynchronized strategy;
-    OptimizerConfig sgd;
-    sgd.name = OptimizerKind::sgd;
-    sgd.lr = 0.5;
-    DataParallel ddp({{"weight", weight}}, group, strategy, *fp16, sgd);
+    const auto strategy = test::strategy_of("{name: none, unsynchronized: true}");
+    DataParallel ddp({{"weight", weight}}, group, *strategy, *fp16, test::plain_sgd());
     const auto run = [&](double input) {
       ddp.backward(ddp.forward([&] {
         return at::linear(at::full({2, 8}, input), weight).to(at::kFloat).sum();
       }));
-      return ddp.step(sgd.lr, 0.0).skipped();
+      return ddp.step(0.5, 0.0).skipped();
     };
     group.take_records();
     EXPECT_TRUE(run(group.rank() == 1 ? 1000.0 : 0.01));

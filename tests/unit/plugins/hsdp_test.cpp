@@ -38,8 +38,7 @@ struct Outcome {
 
 /// Rank 0's, after three steps with checks.
 Outcome train(const Experiment& experiment, BackendKind backend) {
-  Outcome out;
-  test::run_ranks(
+  return test::of_ranks(
       static_cast<int>(experiment.world.size),
       [&](ProcessGroup& group) {
         Trainer trainer(experiment, make_plugins(registry(), experiment), group);
@@ -53,10 +52,9 @@ Outcome train(const Experiment& experiment, BackendKind backend) {
         mine.checks = {check_compute_copy(ddp, group), check_parameters_equal(ddp, group),
                        check_integer_gradients(ddp, group, {.micro_batches = 2})};
         mine.parameters = whole_parameters(ddp, ddp.buffers().all()).clone();
-        if (group.rank() == 0) out = std::move(mine);
+        return mine;
       },
-      {.backend = backend, .timeout_s = 30});
-  return out;
+      {.backend = backend, .timeout_s = 30})[0];
 }
 
 /// shard_ranks, ranks, precision, backend.

@@ -82,8 +82,7 @@ void expect_means(const FlatBuffers& buffers) {
 std::vector<std::pair<std::string, std::int64_t>> run(const std::string& yaml,
                                                       const std::vector<int>& order_0,
                                                       const std::vector<int>& order_1) {
-  std::vector<std::pair<std::string, std::int64_t>> calls;
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  return test::of_ranks(2, [&](ProcessGroup& group) {
     Model model({4, 8, 12, 16});
     const auto strategy = strategy_of(yaml);
     BufferContext context(group, group, *model.buffers,
@@ -101,9 +100,8 @@ std::vector<std::pair<std::string, std::int64_t>> run(const std::string& yaml,
     for (std::size_t i = 0; i < mine.size(); ++i) {
       EXPECT_EQ(mine[i].second * 1024, context.plan().collectives[i].bytes);
     }
-    if (group.rank() == 0) calls = std::move(mine);
-  });
-  return calls;
+    return mine;
+  })[0];
 }
 
 using Call = std::pair<std::string, std::int64_t>;

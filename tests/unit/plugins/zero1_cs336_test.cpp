@@ -12,6 +12,7 @@
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/proof/proof.h"
 #include "support/matchers.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"
 #include "support/thread_ranks.h"
@@ -115,9 +116,7 @@ TEST(Zero1Cs336, RanksThatOwnNothingTakePart) {
             test::choice_of(PluginKind::precision, std::string("{name: ") + name + "}"));
         const auto strategy = make();
         const auto parameters = parameters_of(shape.sizes);
-        OptimizerConfig sgd;
-        sgd.name = OptimizerKind::sgd;
-        sgd.weight_decay = 0.0;
+        OptimizerConfig sgd = test::plain_sgd();
         sgd.clip_norm = 0.5;
         DataParallel ddp(parameters, group, *strategy, *precision, sgd);
         EXPECT_EQ(check_integer_gradients(ddp, group).status, CheckStatus::passed);

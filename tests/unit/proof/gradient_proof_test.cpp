@@ -36,8 +36,7 @@ constexpr double kRounded = 1e-4;
 /// and a loss to which something is `added`.
 Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloat,
                  const Added& added = nothing) {
-  std::vector<Check> checks(2);
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  const auto checks = test::of_ranks(2, [&](ProcessGroup& group) {
     ExchangesNothing strategy;
     test::PrecisionOf precision({.reduce = reduce});
     std::vector<NamedTensor> parameters = {{"first", at::ones({40})}, {"second", at::ones({7})}};
@@ -52,7 +51,7 @@ Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloa
     };
     const bool other = group.rank() == 1;
     const at::Tensor before = parameters[0].tensor.detach().clone();
-    checks[group.rank()] =
+    const Check check =
         check_gradients_computed(ddp, group,
                                  {.own = loss(other ? own : right, other ? added : nothing),
                                   .plain = loss(right + kRounded, nothing),
@@ -61,6 +60,7 @@ Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloa
     EXPECT_EQ(strategy.backwards, 1) << "the reference does not travel";
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_TRUE(at::equal(parameters[0].tensor, before));
+    return check;
   });
   EXPECT_EQ(checks[0].status, checks[1].status);
   return checks[0];

@@ -15,13 +15,7 @@ namespace {
 /// 1 minus this is 1 in float32.
 constexpr double kLost = 0x1p-26;
 
-/// All ranks have equal gradients.
-class Alone : public Strategy {
- public:
-  void finish_backward() override {}
-};
-
-class Halves : public Alone {
+class Halves : public test::Alone {
  public:
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan;
@@ -30,12 +24,12 @@ class Halves : public Alone {
   }
 };
 
-class ForgetsToUpdateTheLast : public Alone {
+class ForgetsToUpdateTheLast : public test::Alone {
  public:
   void update() override {
     const at::Tensor last = context_->parameters(context_->layout().range(0));
     const at::Tensor before = last.clone();
-    Alone::update();
+    test::Alone::update();
     last.copy_(before);
   }
 };
@@ -107,7 +101,7 @@ void count_on_two_ranks() {
   });
 }
 
-TEST(LostUpdates, AreCountedOnceWhereEachRankUpdatesAll) { count_on_two_ranks<Alone>(); }
+TEST(LostUpdates, AreCountedOnceWhereEachRankUpdatesAll) { count_on_two_ranks<test::Alone>(); }
 
 TEST(LostUpdates, AreAddedUpWhereRanksOwnParts) { count_on_two_ranks<Halves>(); }
 
@@ -116,7 +110,7 @@ Counted count_alone(const OptimizerConfig& optimizer,
                     const std::vector<std::vector<at::Tensor>>& gradients, bool updated = true) {
   Counted out;
   test::run_ranks(1, [&](ProcessGroup& group) {
-    Alone strategy;
+    test::Alone strategy;
     out = count(strategy, group, optimizer, gradients, updated);
   });
   return out;

@@ -83,14 +83,14 @@ std::vector<NamedTensor> two_parameters() {
 /// Runs the check with a strategy of that type on two ranks; both ranks must agree.
 template <class S>
 Check integer_check(IntegerRound round = {}) {
-  std::vector<Check> checks(2);
-  test::run_ranks(2, [&](ProcessGroup& group) {
+  const auto checks = test::of_ranks(2, [&](ProcessGroup& group) {
     S strategy;
     Precision precision;
     DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
-    checks[group.rank()] = check_integer_gradients(ddp, group, round);
+    const Check check = check_integer_gradients(ddp, group, round);
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_EQ(ddp.buffers().parameter(0).sum().item<float>(), 7.0F);
+    return check;
   });
   EXPECT_EQ(checks[0].status, checks[1].status);
   EXPECT_EQ(checks[0].detail, checks[1].detail);
