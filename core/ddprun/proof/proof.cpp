@@ -37,14 +37,18 @@ std::uint64_t hash_flat(const at::Tensor& flat) {
   return hash.value();
 }
 
-void add_to(Hash64& hash, const std::vector<std::uint64_t>& values) {
-  hash.add(values.data(), values.size() * sizeof values[0]);
-}
-
 std::uint64_t hash_of(const std::vector<std::uint64_t>& values) {
   Hash64 hash;
-  add_to(hash, values);
+  hash.add(values.data(), values.size() * sizeof values[0]);
   return hash.value();
+}
+
+/// Of parameters' hashes in the order of their names: that of the buffers goes by units.
+std::uint64_t hash_by_name(const std::vector<std::string>& names,
+                           const std::vector<std::uint64_t>& hashes) {
+  std::map<std::string, std::uint64_t> sorted;
+  for (std::size_t i = 0; i < names.size(); ++i) sorted[names[i]] = hashes[i];
+  return hash_of(mapped(sorted, [](const auto& each) { return each.second; }));
 }
 
 /// The last of these names whose hash is not the same on all ranks, and the ranks on which it is
@@ -196,21 +200,23 @@ Check check_of_all(ProcessGroup& group, const std::string& name, const std::stri
 }
 
 std::uint64_t hash_frozen_parameters(const DataParallel& data_parallel) {
-  return hash_of(hash_frozen(data_parallel, /*as_read=*/false));
+  const FrozenParameters* const frozen = data_parallel.frozen();
+  if (frozen == nullptr) return hash_of({});
+  return hash_by_name(frozen->buffers().names(), hash_frozen(data_parallel, /*as_read=*/false));
 }
 
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  Hash64 hash;
-  add_to(hash, hash_frozen(data_parallel, /*as_read=*/false));
-  for (auto unit = buffers.units().rbegin(); unit != buffers.units().rend(); ++unit) {
-    const at::Tensor values = whole_parameters(data_parallel, unit->range);
-    for (int index = unit->last; index >= unit->first; --index) {
-      const std::uint64_t one = hash_flat(part_of(values, unit->range, buffers.range(index)));
-      hash.add(&one, sizeof one);
+  std::vector<std::uint64_t> hashes(buffers.count());
+  for (const Unit& unit : buffers.units()) {
+    const at::Tensor values = whole_parameters(data_parallel, unit.range);
+    for (int index = unit.first; index <= unit.last; ++index) {
+      hashes[index] = hash_flat(part_of(values, unit.range, buffers.range(index)));
     }
   }
-  return hash.value();
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel, /*as_read=*/false);
+  hashes.insert(hashes.end(), frozen.begin(), frozen.end());
+  return hash_by_name(hashed_names(data_parallel), hashes);
 }
 
 Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group,

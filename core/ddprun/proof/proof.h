@@ -20,9 +20,9 @@ class InitialValues;
 Check check_of_all(ProcessGroup& group, const std::string& name, const std::string& own,
                    const std::string& passed);
 
-/// XXH3 of the parameters, frozen ones and then those that are updated, each without padding: equal
-/// parameters hash equal, however a strategy holds them, on all machines of one byte order. All
-/// ranks call it.
+/// XXH3 of the parameters in the order of their names, frozen ones too, each without padding: equal
+/// parameters hash equal, however a strategy and the model's units hold them, on all machines of
+/// one byte order. All ranks call it.
 std::uint64_t hash_parameters(const DataParallel& data_parallel);
 
 /// The same of what is frozen alone.

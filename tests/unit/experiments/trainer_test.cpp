@@ -279,9 +279,10 @@ TEST(Trainer, AFigureThatIsNoNumberIsAbsent) {
 }
 
 /// Of the parameters after some steps on two ranks.
-std::uint64_t hash_after(const std::string& strategy) {
+std::uint64_t hash_after(const std::string& strategy, UnitSize unit = UnitSize::block) {
   Experiment experiment = small_experiment(2);
   experiment.plugin(PluginKind::strategy).name = strategy;
+  training(experiment).model.unit = unit;
   return test::of_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int step = 0; step < 3; ++step) trainer.step(step);
@@ -289,10 +290,11 @@ std::uint64_t hash_after(const std::string& strategy) {
   })[0];
 }
 
-TEST(Trainer, EqualTrainingHashesEqualHoweverAStrategyHoldsParameters) {
+TEST(Trainer, EqualTrainingHashesEqualHoweverParametersAreHeld) {
   const std::uint64_t hash = hash_after("flat");
   for (const char* strategy : {"bucketed", "zero1", "zero2", "fsdp"}) {
     EXPECT_EQ(hash_after(strategy), hash) << strategy;
+    EXPECT_EQ(hash_after(strategy, UnitSize::layer), hash) << strategy;
   }
 }
 
