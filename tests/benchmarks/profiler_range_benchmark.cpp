@@ -1,4 +1,5 @@
-// What a range, a label, a kernel's name and a mark cost where no profiler listens:
+// What a range, a label, a kernel's name and a mark cost where no profiler listens, and labels and
+// scopes of memory where nothing records them:
 // build/release/bin/profiler_range_benchmark. Where one does: with
 // NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and NVTX_RECORDER_FILE=/dev/null in
 // the environment.
@@ -10,26 +11,27 @@
 
 #include "ddprun/device/device.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/memory/memory_category.h"
+#include "ddprun/memory/memory_label.h"
 
 namespace ddprun {
 namespace {
 
-void phase(benchmark::State& state) {
+/// Makes an object and lets go of it.
+template <class Make>
+void held(benchmark::State& state, const Make& make) {
   for (auto _ : state) {
-    const PhaseScope scope(Phase::forward);
+    const auto scope = make();
     benchmark::ClobberMemory();
   }
 }
-BENCHMARK(phase);
-
-void collective(benchmark::State& state) {
-  const std::string label = "bucket 0";
-  for (auto _ : state) {
-    const ProfilerSpan span("all_reduce", label, 1 << 20);
-    benchmark::ClobberMemory();
-  }
-}
-BENCHMARK(collective);
+const std::string kLabel = "bucket 0";
+BENCHMARK_CAPTURE(held, phase, [] { return PhaseScope(Phase::forward); });
+BENCHMARK_CAPTURE(held, collective, [] { return ProfilerSpan("all_reduce", kLabel, 1 << 20); });
+BENCHMARK_CAPTURE(held, unit_label, [] { return MemoryLabel("layers", 3); });
+BENCHMARK_CAPTURE(held, operation_label, [] { return MemoryLabel("norm"); });
+BENCHMARK_CAPTURE(held, memory_scope, [] { return MemoryScope(MemoryCategory::gradients); });
+BENCHMARK_CAPTURE(held, forward_again, [] { return ForwardAgain(); });
 
 /// As a step keeps one for each gradient.
 void mark(benchmark::State& state) {
