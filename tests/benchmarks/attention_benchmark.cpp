@@ -3,19 +3,19 @@
 //     build/release/bin/attention_benchmark [model|long|HEADSxTIMExHEAD_DIM] [fp32|bf16] [threads]
 //     [seconds a row] [longest]
 #include <ATen/Parallel.h>
-#include <ATen/ops/randn.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/measure/statistics.h"
+#include "ddprun/proof/attention/attention_trial.h"
 #include "support/experiments.h"
+#include "support/plugin_choice.h"
 
 namespace ddprun {
 namespace {
@@ -56,68 +56,54 @@ bool fits_eager(const Shape& shape) {
   return shape.batch * shape.heads * shape.time * shape.time <= std::int64_t{1} << 25;
 }
 
-Attention& implementation(const std::string& name) {
-  static const auto* const registry = new PluginRegistry({test::plugin_folder()});
-  static std::map<std::string, std::shared_ptr<Attention>> loaded;
-  auto& attention = loaded[name];
-  if (!attention) {
-    PluginChoice choice;
-    choice.kind = PluginKind::attention;
-    choice.name = name;
-    attention = make_attention(*registry, choice);
-  }
-  return *attention;
-}
+/// Calls of one of the plugins, and how long they took.
+class Implementation {
+ public:
+  Implementation(const PluginRegistry& registry, const std::string& name,
+                 const AttentionConfig& config)
+      : attention_(make_attention(registry,
+                                  test::choice_of(PluginKind::attention, "{name: " + name + "}"))),
+        trial_(config, *attention_, cpu_device(), AttentionTrial::kSeed, TrialLayout::by_token) {}
 
-/// Inputs laid out as projections do, and the gradient of the output.
-struct Call {
-  Call(const Shape& shape, at::ScalarType dtype) {
-    for (at::Tensor* tensor : {&q, &k, &v, &dy}) {
-      *tensor = at::randn({shape.batch, shape.time, shape.heads, shape.head_dim})
-                    .to(dtype)
-                    .transpose(1, 2);
-    }
-    for (at::Tensor* tensor : {&q, &k, &v}) tensor->requires_grad_();
+  void call(bool warmup) {
+    TrialMarks marks;
+    trial_.run(marks);
+    if (!warmup) times_.push_back(to_ms(marks.end - marks.begin));
   }
+  double median() const { return summarize(times_).median; }
 
-  double milliseconds(Attention& attention) {
-    for (at::Tensor* tensor : {&q, &k, &v}) tensor->mutable_grad().reset();
-    const std::int64_t begin = now_ns();
-    attention.forward(q, k, v, {.causal = true}).backward(dy);
-    return to_ms(now_ns() - begin);
-  }
-
-  at::Tensor q, k, v, dy;
+ private:
+  std::shared_ptr<Attention> attention_;
+  AttentionTrial trial_;
+  std::vector<double> times_;
 };
 
-double median(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// Prints a row, and returns flash's time over that of sdpa.
-double measure(const Shape& shape, at::ScalarType dtype, const char* dtype_name, double seconds) {
+double measure(const PluginRegistry& registry, const Shape& shape, const std::string& dtype,
+               double seconds) {
   constexpr int kLeast = 3;
   constexpr int kMost = 25;
-  std::vector<std::string> names = {"flash", "sdpa"};
-  if (fits_eager(shape)) names.emplace_back("eager");
-  Call call(shape, dtype);
-  std::map<std::string, std::vector<double>> times;
+  const AttentionConfig config{
+      .batch = shape.batch,
+      .heads = shape.heads,
+      .length = shape.time,
+      .head_dim = shape.head_dim,
+      .dtype = dtype == "bf16" ? AttentionType::bfloat16 : AttentionType::float32};
+  std::vector<Implementation> all;
+  for (const char* name : {"flash", "sdpa"}) all.emplace_back(registry, name, config);
+  if (fits_eager(shape)) all.emplace_back(registry, "eager", config);
   const std::int64_t begin = now_ns();
   int rounds = -1;  // the first is a warm-up
   while (rounds < kLeast || (rounds < kMost && to_ms(now_ns() - begin) < 1e3 * seconds)) {
-    for (const auto& name : names) {
-      const double time = call.milliseconds(implementation(name));
-      if (rounds >= 0) times[name].push_back(time);
-    }
+    for (Implementation& each : all) each.call(/*warmup=*/rounds < 0);
     ++rounds;
   }
-  const double flash = median(times["flash"]);
-  const double sdpa = median(times["sdpa"]);
-  std::printf("| %s | %ld | %ld | %ld | %ld | %.2f | %.2f |", dtype_name, shape.batch, shape.heads,
-              shape.time, shape.head_dim, flash, sdpa);
-  if (names.size() > 2) {
-    const double eager = median(times["eager"]);
+  const double flash = all[0].median();
+  const double sdpa = all[1].median();
+  std::printf("| %s | %ld | %ld | %ld | %ld | %.2f | %.2f |", dtype.c_str(), shape.batch,
+              shape.heads, shape.time, shape.head_dim, flash, sdpa);
+  if (all.size() > 2) {
+    const double eager = all[2].median();
     std::printf(" %.2f | %.2f | %.2f | %d |\n", eager, flash / sdpa, flash / eager, rounds);
   } else {
     std::printf(" - | %.2f | - | %d |\n", flash / sdpa, rounds);
@@ -131,14 +117,12 @@ int run(const std::string& shapes, const std::string& dtype, double seconds, std
   std::printf(
       "| dtype | batch | heads | time | head_dim | flash | sdpa | eager | flash / sdpa | flash / "
       "eager | n |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  const PluginRegistry registry({test::plugin_folder()});
   std::vector<double> ratios;
-  for (const Shape& shape : all) {
-    ratios.push_back(
-        measure(shape, dtype == "bf16" ? at::kBFloat16 : at::kFloat, dtype.c_str(), seconds));
-  }
-  const double worst = *std::max_element(ratios.begin(), ratios.end());
+  for (const Shape& shape : all) ratios.push_back(measure(registry, shape, dtype, seconds));
+  const Summary summary = summarize(ratios);
   std::printf("\nflash / sdpa: median of the shapes %.2f, largest %.2f; %d threads\n",
-              median(ratios), worst, at::get_num_threads());
+              summary.median, summary.max, at::get_num_threads());
   return 0;
 }
 
