@@ -82,11 +82,11 @@ void join_launch(Experiment& experiment, int world_size) {
   if (world_size == 0) return;
   const ConfigNode* world = experiment.document.find("world");
   if (world != nullptr && world->find("size") != nullptr && experiment.world.size != world_size) {
-    throw ConfigError({.what = "world.size contradicts the launch that this process belongs to",
-                       .where = origin_of(experiment.document, "world.size"),
-                       .got = std::to_string(experiment.world.size),
-                       .expected = std::to_string(world_size) + ", the ranks that were launched",
-                       .hint = "remove world.size, or launch that many ranks"});
+    refuse(experiment, "world.size",
+           {.what = "world.size contradicts the launch that this process belongs to",
+            .got = std::to_string(experiment.world.size),
+            .expected = std::to_string(world_size) + ", the ranks that were launched",
+            .hint = "remove world.size, or launch that many ranks"});
   }
   experiment.world.size = world_size;
 }
@@ -139,18 +139,18 @@ void check_points(const std::vector<Experiment>& points, const ConfigNode& file)
                          .hint = "report.repeats runs each point several times"});
     }
     if (point.output_dir != first.output_dir) {
-      throw ConfigError({.what = "output.dir cannot be swept",
-                         .where = origin_of(point.document, "output.dir"),
-                         .got = point.output_dir,
-                         .expected = "one folder for all points of the sweep",
-                         .hint = "the rows of a sweep are one result"});
+      refuse(point, "output.dir",
+             {.what = "output.dir cannot be swept",
+              .got = point.output_dir,
+              .expected = "one folder for all points of the sweep",
+              .hint = "the rows of a sweep are one result"});
     }
     if (point.name != first.name) {
-      throw ConfigError({.what = "the name cannot be swept",
-                         .where = origin_of(point.document, "name"),
-                         .got = point.name,
-                         .expected = "one name for all points of the sweep",
-                         .hint = "labels tell the points apart"});
+      refuse(point, "name",
+             {.what = "the name cannot be swept",
+              .got = point.name,
+              .expected = "one name for all points of the sweep",
+              .hint = "labels tell the points apart"});
     }
   }
 }

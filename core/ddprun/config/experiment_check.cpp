@@ -139,11 +139,11 @@ ErrorText at_point(ErrorText text, const std::string& label) {
 void refuse_unused(const Experiment& e, bool changed, const std::string& path,
                    const std::string& neighbour) {
   if (!changed) return;
-  throw ConfigError({.what = path + " has no effect with " + neighbour,
-                     .where = origin_of(e.document, path),
-                     .got = "a value that is not the default",
-                     .expected = "no " + path,
-                     .hint = "remove it"});
+  refuse(e, path,
+         {.what = path + " has no effect with " + neighbour,
+          .got = "a value that is not the default",
+          .expected = "no " + path,
+          .hint = "remove it"});
 }
 
 void refuse_several_ranks(const Experiment& e, ErrorText text) {

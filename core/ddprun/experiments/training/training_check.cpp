@@ -6,6 +6,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
+#include "ddprun/config/sweep.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/model/model_parameters.h"
@@ -20,23 +21,20 @@ void check_model(const Experiment& e, const TrainingConfig& c) {
   const ModelConfig& m = c.model;
   const std::string got =
       "d_model " + std::to_string(m.d_model) + ", heads " + std::to_string(m.heads);
-  const std::string where =
-      origin_of(e.document, e.document.find("model") && e.document.find("model")->find("heads")
-                                ? "model.heads"
-                                : "model.d_model");
+  const std::string given = at_path(e.document, "model.heads") ? "model.heads" : "model.d_model";
   if (m.d_model % m.heads != 0) {
-    throw ConfigError({.what = "model.heads does not divide model.d_model",
-                       .where = where,
-                       .got = got,
-                       .expected = "d_model a multiple of heads",
-                       .hint = "change one of the two"});
+    refuse(e, given,
+           {.what = "model.heads does not divide model.d_model",
+            .got = got,
+            .expected = "d_model a multiple of heads",
+            .hint = "change one of the two"});
   }
   if (m.positions == Positions::rope && m.head_dim() % 2 != 0) {
-    throw ConfigError({.what = "the dimension of a head must be even: RoPE rotates pairs",
-                       .where = where,
-                       .got = got + ": " + std::to_string(m.head_dim()) + " a head",
-                       .expected = "d_model / heads even",
-                       .hint = "change d_model or heads"});
+    refuse(e, given,
+           {.what = "the dimension of a head must be even: RoPE rotates pairs",
+            .got = got + ": " + std::to_string(m.head_dim()) + " a head",
+            .expected = "d_model / heads even",
+            .hint = "change d_model or heads"});
   }
   refuse_unused(e, m.positions != Positions::rope && m.rope_theta != ModelConfig().rope_theta,
                 "model.rope_theta", said("model.positions", name_of(m.positions)));
@@ -279,20 +277,20 @@ void check_profile(const Experiment& e, const TrainingConfig& c) {
             .hint = "lower it, or raise train.steps"});
   }
   if (!c.profile.memory_snapshot) return;
-  const std::string where = origin_of(e.document, "profile.memory_snapshot");
+  const std::string snapshot = "profile.memory_snapshot";
   if (e.world.device == DeviceKind::cpu) {
-    throw ConfigError({.what = "profile.memory_snapshot is the history of a GPU's allocator",
-                       .where = where,
-                       .got = "world.device cpu",
-                       .expected = "world.device cuda",
-                       .hint = "memory by phase is in every result, on the CPU too"});
+    refuse(e, snapshot,
+           {.what = snapshot + " is the history of a GPU's allocator",
+            .got = "world.device cpu",
+            .expected = "world.device cuda",
+            .hint = "memory by phase is in every result, on the CPU too"});
   }
   if (c.train.warmup_steps == 0) {
-    throw ConfigError({.what = "profile.memory_snapshot records warm-up steps, and there are none",
-                       .where = where,
-                       .got = "train.warmup_steps 0",
-                       .expected = "at least 1",
-                       .hint = "raise train.warmup_steps, or remove the option"});
+    refuse(e, snapshot,
+           {.what = snapshot + " records warm-up steps, and there are none",
+            .got = "train.warmup_steps 0",
+            .expected = "at least 1",
+            .hint = "raise train.warmup_steps, or remove the option"});
   }
 }
 

@@ -99,12 +99,11 @@ void check_tokenizer(const Experiment& experiment) {
   const TrainingConfig& config = training(experiment);
   const TextCodec codec(config.data);
   if (!codec.known() || codec.size() <= config.model.vocab_size) return;
-  throw ConfigError(
-      {.what = "the tokenizer has more tokens than the model",
-       .where = origin_of(experiment.document, "data.tokenizer"),
-       .got = fmt::format("{} tokens", codec.size()),
-       .expected = fmt::format("model.vocab_size {} at most", config.model.vocab_size),
-       .hint = fmt::format("model: {{vocab_size: {}}}", codec.size())});
+  refuse(experiment, "data.tokenizer",
+         {.what = "the tokenizer has more tokens than the model",
+          .got = fmt::format("{} tokens", codec.size()),
+          .expected = fmt::format("model.vocab_size {} at most", config.model.vocab_size),
+          .hint = fmt::format("model: {{vocab_size: {}}}", codec.size())});
 }
 
 /// Throws PluginRefusal if the attention would look beyond a document.
