@@ -48,44 +48,6 @@ Known& known() {
   return the_one;
 }
 
-/// In the child.
-void try_one(const fs::path& file, const std::function<void(const fs::path&)>& use, int fd) {
-  try {
-    use(file);
-    write_all(fd, json_text(nullptr));
-    std::signal(SIGALRM, SIG_DFL);
-    ::alarm(kDestructorsLimitS);
-    run_static_destructors(file);
-    ::alarm(0);
-    write_all(fd, "\n");
-  } catch (const Error& error) {
-    write_all(fd, json_text(error.text()) + "\n");
-  }
-}
-
-Trial trial_of(const std::string& line) {
-  const json refusal = parse_json(line);
-  return refusal.is_null() ? Trial() : Trial{{}, refusal.get<ErrorText>()};
-}
-
-/// Tries the files from `first` on, and returns the first that was not reached.
-std::size_t try_from(std::size_t first, const std::vector<fs::path>& files,
-                     const std::function<void(const fs::path&)>& use,
-                     std::map<fs::path, Trial>& trials) {
-  const ChildReport report = run_in_child(
-      [&](int fd) {
-        for (std::size_t i = first; i < files.size(); ++i) try_one(files[i], use, fd);
-      },
-      kLimitS);
-  std::istringstream lines(report.text);
-  std::string line;
-  while (std::getline(lines, line) && !lines.eof()) trials[files[first++]] = trial_of(line);
-  if (first < files.size()) {
-    trials[files[first++]] = {report.death + (line.empty() ? "" : ", in a static destructor")};
-  }
-  return first;
-}
-
 constexpr const char* kSymbol = "ddprun_plugin_v1";
 constexpr const char* kExport =
     "export the class with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION";
@@ -191,18 +153,44 @@ void use_once(const fs::path& file) {
   }
 }
 
-PluginError crashed(const fs::path& file, const std::string& how) {
-  return PluginError({.what = "the plugin library crashed when it was tried",
-                      .where = file.string(),
-                      .got = how,
-                      .expected = "a library that can be loaded, makes its plugin, and ends",
-                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
+/// In the child.
+void try_one(const fs::path& file, int fd) {
+  try {
+    use_once(file);
+    write_all(fd, json_text(nullptr));
+    std::signal(SIGALRM, SIG_DFL);
+    ::alarm(kDestructorsLimitS);
+    run_static_destructors(file);
+    ::alarm(0);
+    write_all(fd, "\n");
+  } catch (const Error& error) {
+    write_all(fd, json_text(error.text()) + "\n");
+  }
 }
 
-}  // namespace
+Trial trial_of(const std::string& line) {
+  const json refusal = parse_json(line);
+  return refusal.is_null() ? Trial() : Trial{{}, refusal.get<ErrorText>()};
+}
 
-std::map<fs::path, Trial> try_libraries(const std::vector<fs::path>& files,
-                                        const std::function<void(const fs::path&)>& use) {
+/// Tries the files from `first` on, and returns the first that was not reached.
+std::size_t try_from(std::size_t first, const std::vector<fs::path>& files,
+                     std::map<fs::path, Trial>& trials) {
+  const ChildReport report = run_in_child(
+      [&](int fd) {
+        for (std::size_t i = first; i < files.size(); ++i) try_one(files[i], fd);
+      },
+      kLimitS);
+  std::istringstream lines(report.text);
+  std::string line;
+  while (std::getline(lines, line) && !lines.eof()) trials[files[first++]] = trial_of(line);
+  if (first < files.size()) {
+    trials[files[first++]] = {report.death + (line.empty() ? "" : ", in a static destructor")};
+  }
+  return first;
+}
+
+std::map<fs::path, Trial> try_libraries(const std::vector<fs::path>& files) {
   const std::lock_guard lock(known().mutex);
   std::map<fs::path, Trial> trials;
   std::vector<fs::path> untried;
@@ -215,7 +203,7 @@ std::map<fs::path, Trial> try_libraries(const std::vector<fs::path>& files,
     }
   }
   for (std::size_t first = 0; first < untried.size();) {
-    first = try_from(first, untried, use, trials);
+    first = try_from(first, untried, trials);
   }
   for (const fs::path& file : untried) {
     if (const FileIdentity identity = identity_of(file); identity != FileIdentity()) {
@@ -225,6 +213,16 @@ std::map<fs::path, Trial> try_libraries(const std::vector<fs::path>& files,
   return trials;
 }
 
+PluginError crashed(const fs::path& file, const std::string& how) {
+  return PluginError({.what = "the plugin library crashed when it was tried",
+                      .where = file.string(),
+                      .got = how,
+                      .expected = "a library that can be loaded, makes its plugin, and ends",
+                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
+}
+
+}  // namespace
+
 const char* to_string(PluginKind kind) {
   constexpr std::array kNames = {"strategy", "precision", "attention"};
   return kNames.at(static_cast<std::size_t>(kind) - 1);
@@ -232,7 +230,7 @@ const char* to_string(PluginKind kind) {
 
 std::map<fs::path, Trial> try_plugin_libraries(const std::vector<fs::path>& files) {
   try {
-    return try_libraries(files, use_once);
+    return try_libraries(files);
   } catch (const std::system_error& error) {
     throw PluginError({.what = "plugin libraries cannot be tried in a child process",
                        .where = files.front().parent_path().string(),

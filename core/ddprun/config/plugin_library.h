@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,15 +22,6 @@ struct Trial {
   bool passed() const { return death.empty() && !refusal; }
 };
 
-/// Calls `use` for each file in a child process, and then its static destructors; an Error that
-/// `use` throws is a refusal. What failed there shall not be tried again in this process: the
-/// loader itself may crash over a damaged file, or not, as memory happens to be. There is one child
-/// for all files, and one more for each that ends it. A file is not tried again unless it was
-/// written to.
-std::map<std::filesystem::path, Trial> try_libraries(
-    const std::vector<std::filesystem::path>& files,
-    const std::function<void(const std::filesystem::path&)>& use);
-
 const char* to_string(PluginKind kind);
 
 /// A loaded library's descriptor, in C++ types.
@@ -50,7 +40,10 @@ struct PluginLibrary {
 
 /// Does in a child process what the launching process will do with each library: loads it, checks
 /// its descriptor, makes its plugin and asks for its options; and what a process does that exits.
-/// Throws PluginError if the system has no process left.
+/// What failed there shall not be tried again in this process: the loader itself may crash over a
+/// damaged file, or not, as memory happens to be. There is one child for all files, and one more
+/// for each that ends it. A file is not tried again unless it was written to. Throws PluginError if
+/// the system has no process left.
 std::map<std::filesystem::path, Trial> try_plugin_libraries(
     const std::vector<std::filesystem::path>& files);
 
