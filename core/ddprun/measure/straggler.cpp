@@ -2,7 +2,7 @@
 #include "ddprun/measure/straggler.h"
 
 #include <algorithm>
-#include <cmath>
+#include <boost/math/distributions/binomial.hpp>
 #include <numeric>
 
 #include "ddprun/measure/statistics.h"
@@ -20,13 +20,9 @@ constexpr std::size_t kParts = 4;   // of the steps since then
 
 /// P(X >= k) of n trials.
 double binomial_tail(std::size_t n, std::size_t k, double p) {
-  double sum = 0;
-  for (std::size_t i = k; i <= n; ++i) {
-    const auto count = static_cast<double>(n), hits = static_cast<double>(i);
-    sum += std::exp(std::lgamma(count + 1) - std::lgamma(hits + 1) - std::lgamma(count - hits + 1) +
-                    hits * std::log(p) + (count - hits) * std::log1p(-p));
-  }
-  return sum;
+  if (k == 0) return 1;
+  const boost::math::binomial distribution(static_cast<double>(n), p);
+  return cdf(complement(distribution, static_cast<double>(k - 1)));
 }
 
 /// What the slowest rank takes, step by step.
