@@ -17,8 +17,7 @@ constexpr std::int64_t kLineIntervalNs = 1'000'000'000;
 constexpr int kNarrowTerminal = 100;
 constexpr int kLeastNameWidth = 12;
 
-}  // namespace
-
+/// 75 -> "1 min 15 s".
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::ceil(std::max(0.0, seconds)));
   if (whole < 60) return fmt::format("{} s", whole);
@@ -26,6 +25,7 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
+/// "━━━━━━━━╸           7/15  loss 5.412, 31.2 ms/step  4 s left"; `seconds_left` < 0: unknown.
 std::string progress_text(const Progress& progress, double seconds_left, int bar_width) {
   const double done = progress.steps > 0 ? static_cast<double>(progress.step) / progress.steps : 0;
   const int filled = std::clamp(static_cast<int>(done * bar_width), 0, bar_width);
@@ -35,6 +35,8 @@ std::string progress_text(const Progress& progress, double seconds_left, int bar
   if (seconds_left >= 0) text += "  " + duration_text(seconds_left) + " left";
   return text;
 }
+
+}  // namespace
 
 void ProgressDisplay::begin_run(int index, int count, const std::string& name, std::int64_t ranks) {
   name_ = fmt::format("[{}/{}] {}", index, count, name);

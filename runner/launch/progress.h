@@ -48,10 +48,4 @@ class ProgressDisplay {
   bool drawn_ = false;
 };
 
-/// "━━━━━━━━╸           7/15  loss 5.412, 31.2 ms/step  4 s left"; `seconds_left` < 0: unknown.
-std::string progress_text(const Progress& progress, double seconds_left, int bar_width);
-
-/// 75 -> "1 min 15 s".
-std::string duration_text(double seconds);
-
 }  // namespace ddprun

@@ -157,6 +157,25 @@ std::string csv_of(const std::vector<AccountLine>& lines) {
   return out;
 }
 
+/// Up to how many of the ranks each experiment is bound by computing, and the fastest line with its
+/// YAML. Empty where no time is known.
+std::string account_words(const std::vector<AccountLine>& lines) {
+  std::string out = bound_words(lines);
+  if (std::ranges::none_of(lines,
+                           [](const AccountLine& each) { return each.time().has_value(); })) {
+    return out;
+  }
+  const auto& memory = lines.front().memory_bytes;
+  const std::string fitting =
+      memory ? fmt::format(" that fits in {:.4g} GB", *memory * 1e-9) : std::string();
+  const AccountLine* const best = fastest(lines);
+  if (best == nullptr) return out + "No row" + fitting.substr(5) + "\n";
+  out += fmt::format("The fastest row{}: {} on {}, {:.3f} ms a step, {:.0f} tokens/s\n", fitting,
+                     best->label, counted(best->account.ranks, "rank"),
+                     best->time()->step_s() * 1e3, best->tokens_per_s());
+  return best->yaml.empty() ? out : out + "\n" + best->yaml;
+}
+
 }  // namespace
 
 std::optional<double> AccountLine::left_bytes() const {
@@ -208,23 +227,6 @@ std::string account_output(const std::vector<AccountLine>& lines, ReportFormat f
   const std::string too_few =
       dropped.empty() ? "" : too_few_columns(terminal.width, dropped) + "\n";
   return table + too_few + account_words(lines);
-}
-
-std::string account_words(const std::vector<AccountLine>& lines) {
-  std::string out = bound_words(lines);
-  if (std::ranges::none_of(lines,
-                           [](const AccountLine& each) { return each.time().has_value(); })) {
-    return out;
-  }
-  const auto& memory = lines.front().memory_bytes;
-  const std::string fitting =
-      memory ? fmt::format(" that fits in {:.4g} GB", *memory * 1e-9) : std::string();
-  const AccountLine* const best = fastest(lines);
-  if (best == nullptr) return out + "No row" + fitting.substr(5) + "\n";
-  out += fmt::format("The fastest row{}: {} on {}, {:.3f} ms a step, {:.0f} tokens/s\n", fitting,
-                     best->label, counted(best->account.ranks, "rank"),
-                     best->time()->step_s() * 1e3, best->tokens_per_s());
-  return best->yaml.empty() ? out : out + "\n" + best->yaml;
 }
 
 }  // namespace ddprun

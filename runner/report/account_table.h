@@ -33,12 +33,9 @@ struct AccountLine {
 const AccountLine* fastest(const std::vector<AccountLine>& lines);
 
 /// In 1e6 bytes (table) or bytes. A category that is no line's is left out of the table. Below
-/// times stand account_words(), in a table and in Markdown.
+/// times stand, in a table and in Markdown, up to how many of the ranks each experiment is bound by
+/// computing, and the fastest line with its YAML.
 std::string account_output(const std::vector<AccountLine>& lines, ReportFormat format,
                            const Terminal& terminal);
-
-/// Up to how many of the ranks each experiment is bound by computing, and the fastest line with its
-/// YAML. Empty where no time is known.
-std::string account_words(const std::vector<AccountLine>& lines);
 
 }  // namespace ddprun

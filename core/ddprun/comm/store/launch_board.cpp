@@ -44,6 +44,13 @@ CommError different_calls_error(const std::string& phase, int rank, const Collec
                             "strategy"});
 }
 
+/// Whether kind, bytes and label are the same.
+bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
+  // What is behind a text's end is zero (make_call).
+  return a.bytes == b.bytes && std::memcmp(a.kind, b.kind, sizeof(a.kind)) == 0 &&
+         std::memcmp(a.label, b.label, sizeof(a.label)) == 0;
+}
+
 /// The first call of `a` that `b` made otherwise.
 std::optional<std::pair<CollectiveCall, CollectiveCall>> first_difference(const RankCalls& a,
                                                                           const RankCalls& b) {
@@ -65,12 +72,6 @@ CollectiveCall make_call(std::uint64_t number, std::string_view kind, std::int64
   copy_text(call.kind, kind);
   copy_text(call.label, label);
   return call;
-}
-
-bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
-  // What is behind a text's end is zero (make_call).
-  return a.bytes == b.bytes && std::memcmp(a.kind, b.kind, sizeof(a.kind)) == 0 &&
-         std::memcmp(a.label, b.label, sizeof(a.label)) == 0;
 }
 
 std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {

@@ -27,8 +27,6 @@ struct CollectiveCall {
 /// The call of these values; what is too long is cut.
 CollectiveCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
                          std::string_view label);
-/// Whether kind, bytes and label are the same.
-bool same_call(const CollectiveCall& a, const CollectiveCall& b);
 /// The last calls of a rank, oldest first, and what it does: "in backward of step 3".
 struct RankCalls {
   std::string phase;

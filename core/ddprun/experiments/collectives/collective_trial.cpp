@@ -206,6 +206,14 @@ Check data_check(const char* name, std::int64_t wrong, const CollectiveTrial& tr
                         : fmt::format("{} of {} elements are wrong", wrong, trial.compared()));
 }
 
+/// The largest integer up to which all integers are exact in sums and results of that type.
+std::int64_t largest_exact(ElementType type) {
+  constexpr std::int64_t kInt = std::numeric_limits<std::int32_t>::max();  // enough of wider types
+  constexpr std::array<std::int64_t, kChoiceNames<ElementType>.size()> kLargest = {
+      1 << 24, kInt, 1 << 11, 1 << 8, 127, 255, kInt, kInt};
+  return kLargest.at(static_cast<std::size_t>(type));
+}
+
 }  // namespace
 
 c10::ScalarType scalar_type(ElementType type) {
@@ -245,13 +253,6 @@ void declare_options(Options& o, CollectivesConfig& c) {
            "alone, the copy is part of the time");
   o.option("memory", &c.memory,
            "where the buffers lie; group: in what the backend allocates, such as shared memory");
-}
-
-std::int64_t largest_exact(ElementType type) {
-  constexpr std::int64_t kInt = std::numeric_limits<std::int32_t>::max();  // enough of wider types
-  constexpr std::array<std::int64_t, kChoiceNames<ElementType>.size()> kLargest = {
-      1 << 24, kInt, 1 << 11, 1 << 8, 127, 255, kInt, kInt};
-  return kLargest.at(static_cast<std::size_t>(type));
 }
 
 std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks) {

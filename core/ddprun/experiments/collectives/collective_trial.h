@@ -76,9 +76,6 @@ class CollectiveTrial {
   virtual std::int64_t compared() const = 0;
 };
 
-/// The largest integer up to which all integers are exact in sums and results of that type.
-std::int64_t largest_exact(ElementType type);
-
 /// The levels of the pattern that the buffers are filled with, beside 0, so that no sum of that
 /// many ranks is rounded; 0: even one level would be.
 std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks);

@@ -12,6 +12,8 @@
 
 namespace ddprun {
 
+namespace {
+
 TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed,
                         TrialLayout layout) {
   const AttentionSizes sizes = config.sizes();
@@ -33,6 +35,8 @@ TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::
   if (config.backward()) inputs.dout = draw(sizes.queries);
   return inputs;
 }
+
+}  // namespace
 
 AttentionTrial::AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
                                std::uint64_t seed, TrialLayout layout, const at::Tensor& first_keys)

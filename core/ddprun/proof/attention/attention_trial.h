@@ -21,8 +21,6 @@ struct TrialInputs {
   at::Tensor q, k, v, dout;
   at::Tensor first_keys = {};  ///< as AttentionOptions has it
 };
-TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed,
-                        TrialLayout layout);
 
 /// What comes out of it. The gradients are undefined if backward did not run.
 struct TrialResults {
