@@ -1,8 +1,8 @@
-// docs/configuration.md cannot rot: its tables are those of describe_sections(), and its example
-// loads.
+// docs/configuration.md cannot rot: its tables are those of describe_sections(), its examples load.
 //
 // After a change of options, rewrite the tables: DDPRUN_UPDATE_DOCS=1
 // build/release/bin/unit_config --gtest_filter=ConfigurationDoc.*
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,6 +53,22 @@ TEST(ConfigurationDoc, TheExampleLoads) {
   const auto file = std::filesystem::path(testing::TempDir()) / "configuration_doc_test.yaml";
   std::ofstream(file) << text.substr(first, text.find("```", first) - first);
   EXPECT_EQ(load_experiments(file, {}, experiment_kinds()).experiments.size(), 1u);
+}
+
+TEST(ConfigurationDoc, TheSweepHasTheLabelsThatItGives) {
+  const std::string text = test::read_file(kFile);
+  const std::size_t first = text.find("```yaml\n", text.find("## Sweeps")) + 8;
+  const std::size_t end = text.find("```\n", first);
+  const auto file = std::filesystem::path(testing::TempDir()) / "configuration_doc_sweep.yaml";
+  std::ofstream(file) << "precision: fp32\nattention: sdpa\ntrain: {global_batch: 8}\n"
+                      << text.substr(first, end - first);
+  std::string words;
+  for (const auto& each : load_experiments(file, {}, experiment_kinds()).experiments) {
+    words += (words.empty() ? "`" : "; `") + each.label + "`";
+  }
+  std::string prose = text.substr(end, text.find("\n\n", end + 5) - end);
+  std::ranges::replace(prose, '\n', ' ');
+  EXPECT_THAT(prose, testing::HasSubstr("gives, with these labels, " + words + "."));
 }
 
 }  // namespace
