@@ -12,6 +12,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/regular_file.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_file.h"
 #include "runner/command/commands.h"
@@ -31,6 +32,16 @@ namespace ddprun {
 namespace fs = std::filesystem;
 
 namespace {
+
+/// Whether the result is of that experiment.yaml: with another `report:` it lacks files, or has
+/// other tables.
+bool is_of(const fs::path& result, const std::string& yaml) {
+  try {
+    return !result.empty() && read_whole(result / "experiment.yaml") == yaml;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
 
 class Batch {
  public:
@@ -281,8 +292,8 @@ class Batch {
     }
   }
 
-  /// The complete result that has all rows of the file, or an empty path. What did not run, as it
-  /// cannot here or failed before, did not run there either.
+  /// The complete result of the same file that has all of its rows, or an empty path. What did not
+  /// run, as it cannot here or failed before, did not run there either.
   fs::path found_whole(const FileResult& file) const {
     fs::path whole;
     for (const BatchRow& each : file.rows) {
@@ -291,7 +302,7 @@ class Batch {
       if (found.empty() || (!whole.empty() && found != whole)) return {};
       whole = found;
     }
-    return whole;
+    return is_of(whole, file.context.yaml) ? whole : fs::path();
   }
 
   void write(FileResult& file) {

@@ -157,6 +157,14 @@ TEST(Rows, ResumeTakesOverWhatIsDone) {
   EXPECT_EQ(results(), before);  // rows measured at two times, but one result has them all
 }
 
+TEST(Rows, ResumeWritesWhatTheReportAsksForNow) {
+  TemporaryFolder folder("one.yaml", tiny_experiment());
+  must_run(folder, {"one.yaml"});
+  EXPECT_THAT(must_run(folder, {"one.yaml", "--resume", "--set", "report.html=true"}).err,
+              AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
+  EXPECT_TRUE(fs::exists(folder.path() / "results/one/latest/report.html"));
+}
+
 /// Valid, and of a machine with as many GPUs as no test has.
 std::string for_another_machine(const std::string& more = {}) {
   std::string text = tiny_experiment(more);
