@@ -21,6 +21,10 @@ namespace ddprun {
 
 namespace {
 
+/// Of a script whose variable is not set: it would be as if the option were not there.
+const CLI::Validator kNotEmpty(
+    [](std::string& text) { return std::string(text.empty() ? "an empty value" : ""); }, "");
+
 /// NaN is a number to CLI11, and lies in every range.
 const CLI::Validator kNoNan(
     [](std::string& text) {
@@ -43,6 +47,8 @@ CLI::Option* add(CLI::App& command, const std::string& name, T& value, const std
                  const std::string& help) {
   CLI::Option* option = command.add_option(name, value, help)->type_name(type);
   constexpr bool kReal = std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>;
+  constexpr bool kList = std::is_same_v<T, std::vector<std::string>>;  // readers have words for it
+  if (!kList && !option->get_positional()) option->check(kNotEmpty);
   return kReal ? option->check(kNoNan) : option;
 }
 
@@ -169,7 +175,9 @@ void add_texts(CLI::App& command, Request& request) {
 
 void add_sampling(CLI::App& command, Request& request) {
   Sampling& sampling = request.sampling;
-  add(command, "--prompt", request.prompt, "TEXT", "What the model goes on with")->required();
+  command.add_option("--prompt", request.prompt, "What the model goes on with")
+      ->type_name("TEXT")
+      ->required();
   add(command, "--tokens", sampling.tokens, "N", "How many tokens it writes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000).description(""));

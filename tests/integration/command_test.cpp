@@ -240,6 +240,13 @@ TEST(Command, WrongUsageIsStatusTwo) {
                                         {"sample", "--top-p"}}) {
     EXPECT_THAT(refusal_of(folder, {command, "a", option, "nan"}), HasSubstr("nan is no number"));
   }
+  for (const auto& [command, option] : {std::pair("run", "--output"),
+                                        {"compare", "--threshold"},
+                                        {"account", "--memory"},
+                                        {"verify", "--bound"}}) {
+    EXPECT_THAT(refusal_of(folder, {command, "a", option, ""}),
+                HasSubstr(std::string(option) + ": an empty value"));
+  }
   const CommandResult help = must_run(folder, {"--help"});
   EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit status")));
 }
