@@ -7,7 +7,9 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/text.h"
+#include "ddprun/config/options_io.h"
 #include "ddprun/tokenizer/tokenizer.h"
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "runner/command/commands.h"
@@ -43,6 +45,14 @@ void append(const std::vector<std::int32_t>& tokens, std::string& out) {
   for (const std::int32_t token : tokens) out += bytes_in_memory(static_cast<Number>(token));
 }
 
+/// A file's name as text of YAML, in braces.
+std::string yaml_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./";
+  const bool plain = text.find_first_not_of(kPlain) == std::string::npos;
+  return plain && !text_node(text).quoted ? text : json_text(text);
+}
+
 class Encoder {
  public:
   Encoder(const Request& request, const Tokenizer& tokenizer)
@@ -64,8 +74,8 @@ class Encoder {
   /// The section `data:` of an experiment that trains on them.
   std::string section() const {
     return fmt::format("{{source: tokens, path: {}, token_type: {}, tokenizer: {}{}}}",
-                       printable_line(request_.output), wide_ ? "uint32" : "uint16",
-                       printable_line(request_.vocabulary),
+                       yaml_word(request_.output), wide_ ? "uint32" : "uint16",
+                       yaml_word(request_.vocabulary),
                        end_.empty() ? "" : fmt::format(", document_end: {}", end_.front()));
   }
 

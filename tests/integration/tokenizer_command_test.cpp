@@ -68,6 +68,20 @@ TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
   EXPECT_THAT(small.err + small.out, HasSubstr("the tokenizer has more tokens than the model"));
 }
 
+TEST(TokenizerCommand, ItsSectionIsYamlWhateverTheNames) {
+  const TemporaryFolder folder("text", text());
+  must_run(folder, {"tokenizer", "train", "--size", "400", "--out", "true", "text"});
+  const std::string said =
+      must_run(folder, {"tokenize", "--vocab", "true", "--out", "a, b #1.bin", "text"}).out;
+  const std::size_t data = said.find("data: "), model = said.find("model: ");
+  folder.write("e.yaml",
+               "strategy: flat\nprecision: fp32\nattention: sdpa\n"
+               "train: {batch_per_rank: 1}\n" +
+                   said.substr(data));
+  ASSERT_LT(data, model);
+  must_run(folder, {"validate", "e.yaml"});
+}
+
 TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
   const TemporaryFolder folder("text", text());
   const auto refused = [&](const std::vector<std::string>& words) {
