@@ -154,9 +154,10 @@ RankError describe_signal(int signal, bool memory_killed) {
             {.what = "killed by signal " + name,
              .got = "no error message",
              .expected = kEndsByItself,
-             .hint = asked ? "who sent it? A user, a launcher or a batch system can"
-                     : signal == SIGXCPU
-                         ? "`ulimit -t` limits the processor time of a process"
+             .hint = asked               ? "who sent it? A user, a launcher or a batch system can"
+                     : signal == SIGXCPU ? "`ulimit -t` limits the processor time of a process"
+                     : signal == SIGBUS
+                         ? "a library or file that it had open was cut or written over: start again"
                          : "it crashed, most likely in a plugin: run the debug or asan preset"}};
   }
   if (memory_killed) {

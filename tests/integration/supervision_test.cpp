@@ -93,6 +93,14 @@ TEST_F(Supervision, ARankWhoseTimeIsLimitedHasNotCrashed) {
                                      HasSubstr("ulimit -t"), Not(HasSubstr("crashed"))));
 }
 
+TEST_F(Supervision, ARankWhoseLibraryWasCutHasNotCrashed) {
+  kill(process_->ranks().back(), SIGBUS);
+  EXPECT_EQ(process_->wait(10), 1) << process_->err();
+  EXPECT_THAT(process_->err(),
+              AllOf(HasSubstr("rank 1 failed: killed by signal 7"),
+                    HasSubstr("was cut or written over"), Not(HasSubstr("crashed"))));
+}
+
 TEST_F(Supervision, AStoppedPeerOfADeadRankIsEndedToo) {
   const std::vector<pid_t> ranks = process_->ranks();
   kill(ranks.front(), SIGSTOP);  // deaf to SIGTERM
