@@ -50,9 +50,10 @@ std::vector<ResultFiles> results_in(const fs::path& folder) {
     const fs::path file = entry.path() / "result.json";
     const fs::path rows = entry.path() / kRowsFolder;
     std::error_code ignored;  // whatever stands there is read, or refused as damaged
+    const bool unfinished = fs::is_directory(rows, ignored);  // its other files may be missing
     if (fs::exists(fs::symlink_status(file, ignored))) {
-      results.push_back({entry.path(), {file}});
-    } else if (fs::is_directory(rows, ignored)) {
+      results.push_back({entry.path(), {file}, !unfinished});
+    } else if (unfinished) {
       results.push_back({entry.path(), json_files_in(rows), false});
     }
   }

@@ -42,6 +42,16 @@ TEST(EarlierRows, WhatWasWrittenIsBelieved) {
   EXPECT_EQ(found.log, "");
 }
 
+TEST(EarlierRows, AResultWhoseRowsAreThereStillIsNotComplete) {
+  TemporaryFolder folder("known/T1/result.json", whole_result().dump());
+  const auto complete_one = [&folder] {
+    return earlier_rows(folder.path() / "known").begin()->second.front().folder;
+  };
+  EXPECT_EQ(complete_one(), folder.path() / "known/T1");
+  fs::create_directory(folder.path() / "known/T1/rows");  // the disk was full behind result.json
+  EXPECT_EQ(complete_one(), fs::path());
+}
+
 TEST(EarlierRows, ALineIsReadAsARowAndSaidIfItIsDamaged) {
   std::string text;
   write_result_json({"known", "T1", {"ddprun"}, {}, "", {}}, TableLines({whole_row()}),
