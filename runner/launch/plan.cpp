@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
@@ -37,8 +38,10 @@ bool is_hidden(const fs::path& path) { return path.filename().string().starts_wi
 
 /// Its YAML files are those of runs that are over.
 bool is_result(const fs::path& folder) {
+  constexpr std::array kFiles = {"result.json", "verify.json", "tune.json"};
   std::error_code ignored;
-  return fs::exists(folder / "result.json", ignored);
+  return std::ranges::any_of(kFiles,
+                             [&](const char* file) { return fs::exists(folder / file, ignored); });
 }
 
 bool is_yaml(const fs::directory_entry& entry) {

@@ -32,7 +32,8 @@ TEST(CollectFiles, HiddenFoldersAndResultsAreLeftOut) {
   TemporaryFolder folder;
   for (const char* name :
        {"a.yaml", ".git/b.yaml", "results/a/T1/experiment.yaml", "results/a/T1/resolved/01.yaml",
-        "results/a/T1/result.json", "results/note.yaml"}) {
+        "results/a/T1/result.json", "results/note.yaml", "results/a/T2/experiment.yaml",
+        "results/a/T2/verify.json", "results/a/T3/tuned.yaml", "results/a/T3/tune.json"}) {
     folder.write(name, "x");
   }
   EXPECT_THAT(files_in(folder), ElementsAre("a.yaml", "results/note.yaml"));
