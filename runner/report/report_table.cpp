@@ -155,8 +155,9 @@ void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable&
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
     const Column column(lines, kind, quantity);
-    // There is nothing to compare with, or no sample or work has it.
-    const bool may_lack = quantity.compares || !quantity.of_work.empty();
+    // There is nothing to compare with, or no sample or work has it, or no row was measured.
+    const bool may_lack =
+        quantity.compares || !quantity.of_work.empty() || lines.statistics().empty();
     if (column.empty() && (may_lack || measured_of(quantity).optional)) continue;
     table.columns.push_back(column.head());
     for (std::size_t i = 0; i < table.lines.size(); ++i) {

@@ -142,6 +142,9 @@ TEST(ReportTable, AFailedRowSaysWhy) {
   const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).render(0, false));
   EXPECT_EQ(lines[2], "b         failed: rank 1 failed: it broke");
   EXPECT_THAT(markdown_of(rows), HasSubstr("| b | failed: rank 1 failed: it broke |"));
+  EXPECT_EQ(
+      lines_of(report_table(TableLines({rows[1]})).render(0, false)),
+      (std::vector<std::string>{"strategy  proof", "b         failed: rank 1 failed: it broke"}));
 }
 
 TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
