@@ -119,6 +119,15 @@ void refuse_hidden(const ConfigNode& document, const ConfigNode& sweep) {
   }
 }
 
+// What was meant by values that are no list: one value, or keys within one another.
+std::string as_list(const std::string& path, const ConfigNode& values) {
+  if (!values.list.empty()) return path + ": " + compact(values);
+  if (values.kind == ConfigNode::Kind::scalar) return path + ": [" + compact(values) + "]";
+  if (values.map.empty()) return path + ": [...]";
+  const auto& [key, below] = values.map.front();
+  return as_list(path + "." + key, below);
+}
+
 void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   if (sweep.kind != ConfigNode::Kind::map) {
     throw ConfigError({.what = "sweep must be a mapping",
@@ -152,12 +161,11 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
                          .hint = "remove it"});
     }
     if (values.kind != ConfigNode::Kind::list || values.list.empty()) {
-      const bool scalar = values.kind == ConfigNode::Kind::scalar;
       throw ConfigError({.what = "sweep over '" + path + "' must be given a list of values",
                          .where = values.origin,
                          .got = compact(values),
                          .expected = "a list of at least one value",
-                         .hint = path + ": [" + (scalar ? compact(values) : "...") + "]"});
+                         .hint = as_list(path, values)});
     }
     points *= values.list.size();
     if (points > kMaxSweepPoints) {

@@ -130,6 +130,10 @@ TEST(Sweep, MalformedOnesAreRefused) {
   EXPECT_EQ(sweep_error("sweep:\n  strategy: []\n"),
             message_of("sweep over 'strategy' must be given a list of values", "a.yaml:2:13", "[]",
                        "a list of at least one value", "strategy: [...]"));
+  EXPECT_EQ(sweep_error("sweep:\n  train: {eval: {every: [1, 2]}}\n"),
+            message_of("sweep over 'train' must be given a list of values", "a.yaml:2:10",
+                       "{eval: {every: [1, 2]}}", "a list of at least one value",
+                       "train.eval.every: [1, 2]"));
   EXPECT_EQ(sweep_error("sweep:\n  sweep.a: [1]\n"),
             message_of("a sweep cannot change itself", "a.yaml:2:3", "sweep.a",
                        "a key path of the experiment", "remove it"));
