@@ -12,6 +12,7 @@
 #include "ddprun/base/text.h"
 #include "runner/report/earlier_rows.h"
 #include "runner/report/report_table.h"
+#include "runner/report/result_files.h"
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
 
@@ -190,6 +191,11 @@ FolderContents contents_of(const fs::path& folder) {
                                   const std::vector<fs::path>& deeper) {
   std::string got = folder ? "a folder without a result.json" : "nothing of that name";
   std::string hint = "a run writes to results/NAME/TIME, and results/NAME/latest is the last";
+  std::error_code ignored;
+  if (fs::is_directory(fs::path(path) / kRowsFolder, ignored)) {
+    got = "the rows of a run that goes on, or was ended";
+    hint = "--resume takes over those that are done";
+  }
   if (!deeper.empty()) {
     got = fmt::format("a folder of folders of results, {} of them", deeper.size());
     hint = "name one or more of them: " + std::ranges::min(deeper).string();

@@ -93,6 +93,7 @@ TEST_F(Compare, ASlowerOneIsStatusThree) {
 
 TEST_F(Compare, WhatIsNoResultIsRefused) {
   folder_.write("empty/x", "");
+  folder_.write("killed/rows/01.json", "");
   folder_.write("damaged/result.json", "{\"schema_version\": 17, \"rows\": [");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
   const auto refusal = [this](const std::string& path) {
@@ -100,6 +101,7 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
   };
   EXPECT_THAT(refusal("absent"), HasSubstr("there is no result"));
   EXPECT_THAT(refusal("empty"), HasSubstr("a folder without a result.json"));
+  EXPECT_THAT(refusal("killed"), HasSubstr("the rows of a run that goes on, or was ended"));
   EXPECT_THAT(refusal("damaged"), HasSubstr("not a result that this ddprun wrote"));
   EXPECT_THAT(refusal("old"), HasSubstr("schema version 3"));
   EXPECT_THAT(compare({"absent"}, 2).err, HasSubstr("there is nothing to compare with"));
