@@ -99,6 +99,7 @@ class Results(unittest.TestCase):
         rows = ddprun.load(self.results / "without_mpi").rows
         self.assertEqual([(row["status"], row["proof"]) for row in rows], [("not here", None), ("ok", "passed")])
         self.assertRegex(rows[0]["reason"], "(?i)mpi")
+        self.assertEqual([row["time_us"] is None for row in rows], [True, False])
 
     def test_frames_where_pandas_is(self):
         result = ddprun.load(self.results / "attention")

@@ -14,7 +14,8 @@ class Result:
 
     A row is a line of the table: `label`, `kind` (training, collectives, attention, precision, arithmetic), `status` (ok, or what ended it),
     `reason`, `proof` (None if it did not come so far), `runs`, the keys of the YAML in which rows differ ("strategy.name"), and every figure by its key in
-    result.json ("step_ms"), with the standard deviation between runs ("step_ms_std") where the row ran several times.
+    result.json ("step_ms"), with the standard deviation between runs ("step_ms_std") where the row ran several times. What
+    another row has and this one has not, as one that failed, is None.
     A sample is a step of a rank of a run, or one call of it: `row` (its place in `rows`), `label`, `run`, `rank`, and what was
     measured. Its unit is in its name; docs/measurement.md has the formula of each.
     """
@@ -44,7 +45,7 @@ def load(path: str | Path) -> Result:
         raise ValueError(f"{file} is a result of schema {version}, and this ddprun reads schema {SCHEMA_VERSION}")
     runs = list(_runs(data))
     differing = _differing([_flat(group[0].get("config") or {}) for _, group in runs])
-    rows = [_row(line, group, keys) for (line, group), keys in zip(runs, differing)]
+    rows = _alike([_row(line, group, keys) for (line, group), keys in zip(runs, differing)])
     samples = [sample for place, (line, group) in enumerate(runs) for sample in _samples(place, line["name"], group)]
     return Result(file, data, rows, samples)
 
@@ -73,6 +74,11 @@ def _row(line: Record, group: list[Record], keys: Record) -> Record:
            "proof": first.get("proof", {}).get("status"), "runs": line["runs"], **keys, **line["figures"]}
     row.update((f"{key}_std", value) for key, value in line.get("std", {}).items())
     return row
+
+
+def _alike(rows: list[Record]) -> list[Record]:
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return [{key: row.get(key) for key in keys} for row in rows]
 
 
 def _samples(place: int, label: str, group: list[Record]) -> Iterator[Record]:
