@@ -50,6 +50,15 @@ TEST(Declared, IsWhatTheTableSays) {
   EXPECT_LT(rows[2]["statistics"]["consensus_distance"]["first"], 1e-7) << "they have just met";
 }
 
+TEST(Declared, WhatIsSentWithoutErrorFeedbackGoesTheWayOfTheMean) {
+  TemporaryFolder folder("less.yaml", tiny_experiment("", 2));
+  must_run(folder, with_sets({"less.yaml"}, {"strategy={name: powersgd, rank: 1, "
+                                             "error_feedback: false, warm_start: false}",
+                                             "model.d_model=192"}));
+  const json proof = result_of(folder, "less")["rows"][0]["proof"];
+  EXPECT_EQ(status_of(proof, "gradients_averaged"), "declared");
+}
+
 TEST(Declared, GossipIsHeldToItsWeights) {
   TemporaryFolder folder("gossip.yaml", tiny_experiment("", 4));
   const CommandResult run = must_run(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set",

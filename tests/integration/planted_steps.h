@@ -83,8 +83,10 @@ inline std::vector<std::string> precision(const std::string& options,
   return more;
 }
 
-inline std::vector<std::string> lossy(const std::string& fault) {
-  return {"strategy={name: planted_lossy, fault: " + fault + "}"};
+inline std::vector<std::string> lossy(const std::string& fault,
+                                      std::vector<std::string> more = {}) {
+  more.push_back("strategy={name: planted_lossy, fault: " + fault + "}");
+  return more;
 }
 inline std::vector<std::string> periodic(const std::string& fault,
                                          std::vector<std::string> more = {}) {

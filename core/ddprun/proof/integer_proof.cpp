@@ -240,6 +240,15 @@ std::string backward_with(DataParallel& data_parallel, const ProofIntegers& inte
                           const IntegerRound& round) {
   const ProofIntegers none = integers.silent();
   const int rank = data_parallel.context().process_group().rank();
+/// Of a strategy that loses what it does not send; in words, or empty.
+std::string sent_nothing(const FlatBuffers& buffers) {
+  const auto is_zero = [&](const Range& part) {
+    return buffers.mean(part).count_nonzero().item<std::int64_t>() == 0;
+  };
+  const bool zero = buffers.owns_all() && std::ranges::all_of(buffers.owned(), is_zero);
+  return zero ? "all gradients are zero" : "";
+}
+
   const std::int64_t last = round.micro_batches - 1;
   const std::int64_t drawn =
       last < 2 || round.number % 2 == 0
@@ -311,7 +320,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   }
   const bool known = !lossy || should.kept.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
-  std::string own = known ? find_wrong(buffers, should, rounded) : "";
+  std::string own = known ? find_wrong(buffers, should, rounded) : sent_nothing(buffers);
   if (own.empty()) own = read;
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   data_parallel.drop_gradients();

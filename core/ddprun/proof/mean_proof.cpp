@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "ddprun/base/ranges.h"
@@ -26,6 +27,22 @@ constexpr const char* kAveraged = "gradients_averaged";
 /// Of a lossy strategy, relative to the largest of what a run's sums are made of: what it sends and
 /// keeps back are products and differences of these.
 constexpr double kLossyTolerance = 1e-4;
+/// Of a lossy strategy without error feedback: fewer gradients than that say nothing of the others.
+constexpr std::int64_t kEnoughSigns = 4096;
+
+/// What is wrong with gradients `got` of which something is lost, in words; empty: nothing. They
+/// need not be the mean, but go its way: of `got` (elements,) that are not zero, more have the sign
+/// of `mean` (elements,) than chance gives, by four standard deviations.
+std::string goes_elsewhere(const at::Tensor& got, const at::Tensor& mean) {
+  const at::Tensor signs = got.sign() * mean.sign();
+  const auto sent = signs.count_nonzero().item<std::int64_t>();
+  const auto alike = signs.eq(1).sum().item<std::int64_t>();
+  const double by_chance = static_cast<double>(sent) / 2;
+  const double enough = by_chance + 2 * std::sqrt(static_cast<double>(sent));
+  if (sent < kEnoughSigns || static_cast<double>(alike) >= enough) return {};
+  return fmt::format("{} of {} drawn gradients have the sign of the mean; chance gives {:.0f}",
+                     with_thousands(alike), with_thousands(sent), by_chance);
+}
 
 }  // namespace
 
@@ -129,6 +146,9 @@ std::string MeanProof::compare(ProcessGroup& group) const {
     expected = both[0];
     sizes = both[1];
   }
+  // Gradients that overflowed are equal to nothing.
+  const at::Tensor counted = owned_.logical_and(expected.isfinite());
+  if (loses_the_rest()) return goes_elsewhere(got.where(counted, at::zeros_like(got)), expected);
   if (feedback_.defined()) {
     got = got + mean_of_ranks(feedback_ - feedback_before_, group, kAveraged);
   }
@@ -139,8 +159,6 @@ std::string MeanProof::compare(ProcessGroup& group) const {
   const at::Tensor off = (got - expected).abs();
   at::Tensor parts;  // of the sum, where there is error feedback
   if (feedback_.defined()) parts = at::stack({means_, feedback_, feedback_before_}).abs().amax(0);
-  // Gradients that overflowed are equal to nothing.
-  const at::Tensor counted = owned_.logical_and(expected.isfinite());
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     const auto of_run = [&](const at::Tensor& all) {
@@ -159,6 +177,10 @@ std::string MeanProof::compare(ProcessGroup& group) const {
   return {};
 }
 
+bool MeanProof::loses_the_rest() const {
+  return data_parallel_.context().plan().agreement == Agreement::lossy && !feedback_.defined();
+}
+
 bool MeanProof::averages() const {
   const Agreement agreement = data_parallel_.context().plan().agreement;
   return agreement == Agreement::exact || agreement == Agreement::lossy;
@@ -171,9 +193,7 @@ std::string MeanProof::promised() const {
 }
 
 Check MeanProof::finish(ProcessGroup& group) {
-  const Agreement agreement = data_parallel_.context().plan().agreement;
-  const bool lossy = agreement == Agreement::lossy && !feedback_.defined();
-  std::string own = lossy ? std::string() : compare(group);
+  std::string own = compare(group);
   if (own.empty()) own = changed_;
   const at::Tensor feedback = all_of(data_parallel_.context().carried().error_feedback);
   if (own.empty() && feedback.defined() && count_unequal(feedback, feedback_) > 0) {
@@ -182,8 +202,9 @@ Check MeanProof::finish(ProcessGroup& group) {
   Check check = check_of_all(
       group, kAveraged, own,
       fmt::format("{} drawn gradients are {}", with_thousands(means_.numel()), promised()));
-  if (!lossy || check.status == CheckStatus::failed) return check;
-  return {kAveraged, CheckStatus::declared, "what is not sent of the gradients is lost"};
+  if (!loses_the_rest() || check.status == CheckStatus::failed) return check;
+  return {kAveraged, CheckStatus::declared,
+          "gradients go the way of the mean, and what is not sent of them is lost"};
 }
 
 }  // namespace ddprun

@@ -45,6 +45,7 @@ class MeanProof {
   void look_at_read(int index);
   double rounding() const;
   bool averages() const;
+  bool loses_the_rest() const;  // of its gradients, which then are not what backward made
   /// What the gradients are to be, in words.
   std::string promised() const;
 

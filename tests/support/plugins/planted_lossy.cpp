@@ -17,7 +17,8 @@ class PlantedLossy final : public Strategy {
   void declare_options(Options& options) override {
     options.option("fault", &fault_, "what is wrong",
                    {.one_of = {"nothing", "never_send", "halve", "ranks_differ", "lose_in_update",
-                               "overwrite", "decay"}});
+                               "overwrite", "decay", "zero", "negate"}});
+    options.option("feedback", &feedback_, "false: what is not sent is lost");
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
@@ -28,7 +29,7 @@ class PlantedLossy final : public Strategy {
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
     error_ = at::zeros({context.layout().all().size()});
-    deviations(context).carries({.error_feedback = error_});
+    if (feedback_) deviations(context).carries({.error_feedback = error_});
   }
 
   void finish_backward() override {
@@ -43,6 +44,8 @@ class PlantedLossy final : public Strategy {
     gradients.copy_(sent);
     context_->group().all_reduce(gradients, ReduceOp::avg, "sent").wait();
     if (fault_ == "halve") gradients.mul_(0.5);
+    if (fault_ == "zero") gradients.zero_();
+    if (fault_ == "negate") gradients.neg_();
     if (fault_ == "ranks_differ" && context_->group().rank() == 1) gradients.neg_();
   }
 
@@ -53,11 +56,12 @@ class PlantedLossy final : public Strategy {
 
  private:
   at::Tensor sent_of(const at::Tensor& gradients) const {
-    if (fault_ == "overwrite" || fault_ == "never_send") return gradients;
+    if (!feedback_ || fault_ == "overwrite" || fault_ == "never_send") return gradients;
     return gradients + (fault_ == "decay" ? error_ * 0.9 : error_);
   }
 
   std::string fault_ = "nothing";
+  bool feedback_ = true;
   at::Tensor error_;
 };
 
