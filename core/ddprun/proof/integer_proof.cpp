@@ -3,9 +3,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -188,21 +190,51 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
                              count, std::plus<>());
 }
 
+/// What the gradients of `part` of a parameter are instead of the mean, in words.
+std::string found_instead(const FlatBuffers& buffers, int index, Range part,
+                          const ProofIntegers& integers) {
+  const at::Tensor got = buffers.mean(part).to(at::kCPU, at::kFloat);
+  if (got.count_nonzero().item<std::int64_t>() == 0) return "they are zero";
+  at::Tensor mean = at::empty_like(got);
+  for (int rank = 0; rank < buffers.ranks(); ++rank) {
+    integers.write(part, rank, kernels::kEach, mean.mutable_data_ptr<float>());
+    if (at::equal(got, mean)) return fmt::format("they are rank {}'s own", rank);
+  }
+  integers.write(part, kernels::kEach, kernels::kEach, mean.mutable_data_ptr<float>());
+  const at::Tensor finite = mean.isfinite();
+  const at::Tensor largest = mean.abs().where(finite, at::zeros_like(mean)).argmax();
+  const double times = got[largest].item<double>() / mean[largest].item<double>();
+  const at::Tensor off = (got - mean * times).abs().le(mean.abs() * 1e-5).logical_not();
+  const bool scaled =
+      at::equal(got.isfinite(), finite) && !off.logical_and(finite).any().item<bool>();
+  if (scaled && std::abs(times - 1) > 1e-4) return fmt::format("they are {:.4g} times it", times);
+  const auto first = got.ne(mean).nonzero()[0].item<std::int64_t>();
+  return fmt::format("element {} is {:.9g} instead of {:.9g}",
+                     part.begin - buffers.range(index).begin + first, got[first].item<float>(),
+                     mean[first].item<float>());
+}
+
 /// What is wrong with the gradients on this rank, in words; `rounded`: how many are within the
 /// bound only.
 std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::int64_t& rounded) {
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.range(index);
     Compared compared;
+    Range wrong;  // the first part that is
     for (const Range& part : buffers.owned(range)) {
-      compared = compared + compare(buffers, part, should);
+      const Compared of_part = compare(buffers, part, should);
+      if (compared.wrong == 0 && of_part.wrong > 0) wrong = part;
+      compared = compared + of_part;
     }
     rounded += compared.rounded;
     if (compared.wrong > 0) {
-      return fmt::format("{} of {} gradients of {} differ{} from the exact mean",
-                         with_thousands(compared.wrong), with_thousands(range.size()),
-                         buffers.name(index),
-                         should.kept.defined() ? ", with the error feedback," : "");
+      std::string words =
+          fmt::format("{} of {} gradients of {} differ", with_thousands(compared.wrong),
+                      with_thousands(range.size()), buffers.name(index));
+      if (should.kept.defined()) return words + ", with the error feedback, from the exact mean";
+      if (should.own_rank) return words + " from what backward made on this rank";
+      return words +
+             " from the exact mean: " + found_instead(buffers, index, wrong, should.integers);
     }
   }
   return written_padding(buffers);

@@ -106,11 +106,14 @@ TEST(IntegerGradients, PassForAMean) {
 TEST(IntegerGradients, CatchAForgottenParameter) {
   const Check check = integer_check<ForgetsOne>();
   EXPECT_EQ(check.status, CheckStatus::failed);
-  EXPECT_THAT(check.detail, HasSubstr("gradients of first differ from the exact mean"));
+  EXPECT_THAT(check.detail,
+              HasSubstr("gradients of first differ from the exact mean: they are rank 0's own"));
 }
 
 TEST(IntegerGradients, CatchASumInsteadOfAMean) {
-  EXPECT_EQ(integer_check<Sums>().status, CheckStatus::failed);
+  const Check check = integer_check<Sums>();
+  EXPECT_EQ(check.status, CheckStatus::failed);
+  EXPECT_THAT(check.detail, HasSubstr("differ from the exact mean: they are 2 times it"));
 }
 
 TEST(IntegerGradients, CatchAWriteToThePadding) {
