@@ -240,6 +240,15 @@ std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::
   return written_padding(buffers);
 }
 
+/// Of a strategy that loses what it does not send; in words, or empty.
+std::string sent_nothing(const FlatBuffers& buffers) {
+  const auto is_zero = [&](const Range& part) {
+    return buffers.mean(part).count_nonzero().item<std::int64_t>() == 0;
+  };
+  const bool zero = buffers.owns_all() && std::ranges::all_of(buffers.owned(), is_zero);
+  return zero ? "all gradients are zero" : "";
+}
+
 constexpr const char* kName = "integer_gradients";
 
 Check exact_mean(const FlatBuffers& buffers, int ranks, std::int64_t rounded) {
@@ -254,15 +263,16 @@ Check exact_mean(const FlatBuffers& buffers, int ranks, std::int64_t rounded) {
 
 /// Of a lossy strategy, whose gradients are the mean with the error feedback, if that is `known`.
 Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
-                       const GradientHashes& hashes, bool known) {
+                       const GradientHashes& hashes, bool known, const std::string& waiting) {
   const Check equal = check_gradients_equal(buffers, group, hashes);
   if (equal.status == CheckStatus::failed) return {kName, equal.status, equal.detail};
-  return {
-      kName, CheckStatus::declared,
-      fmt::format(
-          "all {} gradients are equal on all ranks, {}", with_thousands(buffers.parameter_count()),
-          known ? "and with the error feedback the mean over " + counted(group.size(), "rank")
-                : "and what is not sent of them is lost")};
+  return {kName, CheckStatus::declared,
+          fmt::format(
+              "all {} gradients are equal on all ranks, {}{}",
+              with_thousands(buffers.parameter_count()),
+              known ? "and with the error feedback the mean over " + counted(group.size(), "rank")
+                    : "and what is not sent of them is lost",
+              waiting)};
 }
 
 /// Backwards with these integers in place of gradients. The integers are of two micro-batches, the
@@ -272,15 +282,6 @@ std::string backward_with(DataParallel& data_parallel, const ProofIntegers& inte
                           const IntegerRound& round) {
   const ProofIntegers none = integers.silent();
   const int rank = data_parallel.context().process_group().rank();
-/// Of a strategy that loses what it does not send; in words, or empty.
-std::string sent_nothing(const FlatBuffers& buffers) {
-  const auto is_zero = [&](const Range& part) {
-    return buffers.mean(part).count_nonzero().item<std::int64_t>() == 0;
-  };
-  const bool zero = buffers.owns_all() && std::ranges::all_of(buffers.owned(), is_zero);
-  return zero ? "all gradients are zero" : "";
-}
-
   const std::int64_t last = round.micro_batches - 1;
   const std::int64_t drawn =
       last < 2 || round.number % 2 == 0
@@ -297,18 +298,39 @@ std::string sent_nothing(const FlatBuffers& buffers) {
   return wrong;
 }
 
+/// Of which parameters nothing was sent, though something waits; in words, or empty. A right
+/// strategy may send those that have most, or take turns.
+std::string still_waiting(const FlatBuffers& buffers, const at::Tensor& before,
+                          const at::Tensor& kept) {
+  std::vector<std::string> names;
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range range = buffers.range(index);
+    const at::Tensor waits = before.narrow(0, range.begin, range.size());
+    const bool same = at::equal(waits, kept.narrow(0, range.begin, range.size()));
+    if (same && waits.count_nonzero().item<std::int64_t>() > 0) {
+      names.push_back(buffers.name(index));
+    }
+  }
+  if (names.empty()) return {};
+  const std::string more =
+      names.size() == 1 ? "" : " and " + counted(std::ssize(names) - 1, "other parameter");
+  return fmt::format("; nothing of what was kept back of {}{} went with the next gradients",
+                     names[0], more);
+}
+
 /// A second round, without new gradients and with nothing put back: what the first kept back
 /// (`before`, StrategyState::kept()) travels now, at least in part. What is wrong with it, in
-/// words.
+/// words; `waiting`: still_waiting() then.
 std::string find_unsent(DataParallel& data_parallel, ProcessGroup& group,
                         const ProofIntegers& integers, const StrategyState& state,
-                        const at::Tensor& before) {
+                        const at::Tensor& before, std::string& waiting) {
   const FlatBuffers& buffers = data_parallel.buffers();
   backward_with(data_parallel, integers, IntegerRound{});
   const at::Tensor kept = state.kept(group);
   std::int64_t rounded = 0;
   std::string wrong =
       find_wrong(buffers, {.integers = integers, .before = before, .kept = kept}, rounded);
+  waiting = still_waiting(buffers, before, kept);
   const bool waits = before.count_nonzero().item<std::int64_t>() > 0;
   if (wrong.empty() && waits && at::equal(kept, before)) {
     wrong = "what was kept back is not sent with the next gradients, which were zero";
@@ -356,8 +378,10 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   if (own.empty()) own = read;
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   data_parallel.drop_gradients();
+  std::string waiting;
   if (should.kept.defined()) {
-    const std::string unsent = find_unsent(data_parallel, group, integers.silent(), state, kept);
+    const std::string unsent =
+        find_unsent(data_parallel, group, integers.silent(), state, kept, waiting);
     if (own.empty()) own = unsent;
   }
   state.put_back();
@@ -365,7 +389,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const std::string wrong = first_of_all(group, own);
   if (!wrong.empty()) return {kName, CheckStatus::failed, wrong};
   if (agreement == Agreement::exact) return exact_mean(buffers, size, rounded);
-  if (lossy) return equal_everywhere(buffers, group, hashes, known);
+  if (lossy) return equal_everywhere(buffers, group, hashes, known, waiting);
   if (agreement == Agreement::none) {
     return {kName, CheckStatus::control,
             "gradients stay each rank's own, as the strategy declares"};

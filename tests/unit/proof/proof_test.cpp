@@ -176,6 +176,17 @@ class SendsHalfByOneRank : public SendsHalf {
   }
 };
 
+class NeverSendsWhatItKeptOfOne : public SendsHalf {
+  void finish_backward() override {
+    const at::Tensor kept =
+        error_.narrow(0, context_->layout().range(1).begin, context_->layout().range(1).size());
+    const at::Tensor before = kept.clone();
+    kept.zero_();
+    SendsHalf::finish_backward();
+    kept.add_(before);
+  }
+};
+
 TEST(IntegerGradients, OfALossyStrategyAreWithTheErrorFeedbackTheMean) {
   const Check check = integer_check<SendsHalf>();
   EXPECT_EQ(check.status, CheckStatus::declared);
@@ -189,6 +200,9 @@ TEST(IntegerGradients, OfALossyStrategyAreWithTheErrorFeedbackTheMean) {
   EXPECT_THAT(found,
               Contains(HasSubstr("first differ, with the error feedback, from the exact mean")));
   EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
+  EXPECT_THAT(check.detail, Not(HasSubstr("kept back")));
+  EXPECT_THAT(integer_check<NeverSendsWhatItKeptOfOne>().detail,
+              HasSubstr("; nothing of what was kept back of first went with the next gradients"));
 }
 
 /// What it declares holds, but for one element on rank 1.
