@@ -59,6 +59,14 @@ TEST(Declared, WhatIsSentWithoutErrorFeedbackGoesTheWayOfTheMean) {
   EXPECT_EQ(status_of(proof, "gradients_averaged"), "declared");
 }
 
+TEST(Declared, AnOuterStepOfAStrategysOwnIsNotChecked) {
+  TemporaryFolder folder("less.yaml", tiny_experiment("", 4));
+  const CommandResult run = must_run(
+      folder, with_sets({"less.yaml"}, {"strategy={name: local_sgd, every: 2, outer_lr: 0.7}"}));
+  EXPECT_THAT(run.out, HasSubstr("the ranks averaged in 2 of 5 steps and took outer steps, which "
+                                 "no check computes: "));
+}
+
 TEST(Declared, GossipIsHeldToItsWeights) {
   TemporaryFolder folder("gossip.yaml", tiny_experiment("", 4));
   const CommandResult run = must_run(folder, {"gossip.yaml", "--set", "strategy=gossip", "--set",

@@ -259,9 +259,10 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                         buffers.owns_all() ? "" : " of what the model reads", hashes.size())};
   }
   if (own.empty()) own = hash_each(data_parallel);
-  const std::string detail = fmt::format("{}; hashes by rank: {}",
-                                         name_difference(hashed_names(data_parallel), group, own),
-                                         fmt::join(hashes, ", "));
+  const bool met = data_parallel.context().plan().agreement == Agreement::periodic;
+  const std::string detail = fmt::format(
+      "{}{}; hashes by rank: {}", name_difference(hashed_names(data_parallel), group, own),
+      met ? ", though ranks_met() says that the ranks met" : "", fmt::join(hashes, ", "));
   if (data_parallel.context().plan().agreement == Agreement::none) {
     return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }

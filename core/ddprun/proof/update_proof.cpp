@@ -63,6 +63,12 @@ const char* gradients_of(const BufferContext& context) {
   return own ? "the rank's own gradients" : "the mean gradients";
 }
 
+/// Whose word it is that the ranks met, or did not.
+const char* by_whose_word(const BufferContext& context) {
+  const bool periodic = context.plan().agreement == Agreement::periodic;
+  return periodic ? ", as ranks_met() or ranks_mixed() says of this step" : "";
+}
+
 void put(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& where) {
   for (std::size_t i = 0; i < where.size(); ++i) where[i].copy_(values[i]);
 }
@@ -119,11 +125,11 @@ std::string UpdateProof::compare(const Drawn& drawn, const at::Tensor& weights,
     if (i == 0 && context.meeting() == Meeting::outer) continue;
     const std::int64_t other = count_unequal(got[i], made[i], i == 0 ? tolerance : 0);
     if (other == 0) continue;
-    return fmt::format("{} of {} {} of {} are not {}what the optimizer makes of {}",
+    return fmt::format("{} of {} {} of {} are not {}what the optimizer makes of {}{}",
                        with_thousands(other), with_thousands(got[i].numel()),
                        i == 0 ? "elements" : "moments", data_parallel_.buffers().name(drawn.index),
                        i == 0 && weights.defined() ? "the ranks' mean of " : "",
-                       gradients_of(context));
+                       gradients_of(context), i == 0 ? by_whose_word(context) : "");
   }
   return {};
 }

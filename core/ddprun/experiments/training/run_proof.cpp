@@ -179,7 +179,8 @@ void RunProof::after_step(std::int64_t index, double loss) {
   if (agreement() == Agreement::periodic) {  // each rank clips its own gradients
     scalars_.back().gradient_norm = 0;
     scalars_.back().factor = 1;
-    if (trainer_.data_parallel().context().meeting() != Meeting::none) {
+    if (const Meeting met = trainer_.data_parallel().context().meeting(); met != Meeting::none) {
+      if (met == Meeting::outer) outer_ = " and took outer steps, which no check computes";
       ++meetings_;
       awaits_meeting_ = false;
       check_parameters(when);
@@ -261,8 +262,8 @@ void RunProof::finish_meetings() {
       check.detail =
           fmt::format("the ranks averaged in none of {} steps: each trained alone", steps_.count());
     } else if (check.name == "integer_gradients") {
-      check.detail = fmt::format("the ranks averaged in {} of {} steps: {}", meetings_,
-                                 steps_.count(), check.detail);
+      check.detail = fmt::format("the ranks averaged in {} of {} steps{}: {}", meetings_,
+                                 steps_.count(), outer_, check.detail);
     }
   }
 }

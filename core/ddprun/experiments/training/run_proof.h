@@ -129,6 +129,7 @@ class RunProof {
   std::uint64_t initial_hash_ = 0;  ///< hash_kept() before step 0
   double last_loss_ = 0;
   std::int64_t meetings_ = 0;   ///< steps after which the ranks of a periodic strategy agreed
+  const char* outer_ = "";      ///< what the strategy made of the mean, in words
   bool awaits_meeting_ = true;  ///< of such a strategy: steps are looked at until one comes
   ClockProof clock_;
   std::int64_t took_ns_ = 0;
