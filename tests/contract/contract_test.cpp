@@ -19,6 +19,7 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
+#include "ddprun/proof/update_proof.h"
 #include "plugins_under_test.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
@@ -56,7 +57,7 @@ struct Outcome {
   Agreement agreement = Agreement::exact;
   bool ranks_agree = true;      // after the last step
   Check integers;               // check_integer_gradients(), after that
-  std::vector<Check> computed;  // of attention, and of products by PyTorch's operators
+  std::vector<Check> computed;  // of attention, of products by PyTorch's operators, of updates
 };
 
 /// Without padding, which depends on the number of ranks.
@@ -73,9 +74,12 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   Outcome outcome;
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t step = 0; step < training(experiment).train.steps; ++step) {
+    UpdateProof update(trainer.data_parallel(), static_cast<std::uint64_t>(step));
     const Sample sample = trainer.step(step, [&] {
       if (step == 0) outcome.gradients = packed(trainer.gradients(), buffers);
+      update.keep_gradients();
     });
+    outcome.computed.push_back(update.finish(group));
     outcome.losses.push_back(sample[training().loss]);
   }
   const BufferContext& context = trainer.data_parallel().context();
@@ -168,7 +172,9 @@ class Contract : public testing::TestWithParam<Combination> {
     const at::Tensor alone = train_alone(experiment).gradients;
     const double bound =
         2e-6 * alone.abs().max().item<double>() + own_rounding(experiment, &Outcome::gradients);
-    for (const auto& rank : ranks) EXPECT_LE(max_difference(rank.gradients, alone), bound);
+    for (const auto& rank : ranks) {
+      EXPECT_LE(max_difference(rank.gradients, alone), bound) << "gradients are not one process's";
+    }
   }
 };
 
@@ -189,7 +195,8 @@ TEST_P(Contract, GradientsAndParametersEqualOneProcess) {
   for (const auto& rank : ranks) {
     const at::Tensor excess = (rank.parameters - alone.parameters).abs() - bound;
     EXPECT_LE(excess.max().item<double>(), 0.0)
-        << "max difference " << max_difference(rank.parameters, alone.parameters);
+        << "parameters differ from those of one process by up to "
+        << max_difference(rank.parameters, alone.parameters);
   }
 }
 

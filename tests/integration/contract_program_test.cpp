@@ -53,6 +53,14 @@ TEST_F(ContractProgram, OptionsOfThePluginStandBehindIt) {
   EXPECT_THAT(list("turned", 2), HasSubstr("an option of a plugin is KEY=VALUE"));
 }
 
+// Without the check of each update, nothing holds a strategy to the meetings that it declares.
+TEST_F(ContractProgram, AMeetingIsHeldAgainstWhatTheStrategySaysOfIt) {
+  const std::string one = "--gtest_filter='*Contract.Gradients*__fp32__*2_ranks__shm'";
+  EXPECT_THAT(printed("planted/periodic.so", "fault=off_by_little " + one, 1),
+              HasSubstr("parameters_updated: rank 0: "));
+  printed("planted/periodic.so", one, 0);
+}
+
 // One process that computes the same would agree with all ranks.
 TEST_F(ContractProgram, AnAttentionIsHeldAgainstItsFormula) {
   const std::string one = "--gtest_filter='*Contract.Gradients*__fp32__*1_rank__shm'";
