@@ -111,25 +111,5 @@ TEST(HierarchicalProcesses, LeavingWithCollectivesUnderWayFailsTheOthersOnly) {
   EXPECT_THAT(ends, ElementsAre(0, 0, 0, 0));
 }
 
-TEST(HierarchicalProcesses, ALauncherThatIsWrongAboutHostsIsRefused) {
-  const auto ends = test::run_process_ranks(4, [](const RankInfo& info) {
-    RankInfo place = info;
-    place.local_rank = info.rank % kLocalSize;
-    place.local_size = kLocalSize;
-    try {
-      connect(place, {.backend = BackendKind::hierarchical, .interface = "lo", .timeout_s = 30},
-              "run");
-    } catch (const ConfigError& error) {
-      return error.text().got ==
-                     "rank 0 shares its host with 4 ranks in all (rank 0, 1, 2, 3); its launcher "
-                     "says 2"
-                 ? 0
-                 : (std::puts(error.what()), 1);
-    }
-    return 2;
-  });
-  EXPECT_THAT(ends, Each(0));
-}
-
 }  // namespace
 }  // namespace ddprun

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "support/matchers.h"
 

@@ -24,48 +24,48 @@ CollectiveRecord record(std::int64_t asked, std::int64_t begin, std::int64_t end
           .wait_end_ns = end * kMs};
 }
 
-TEST(LinkWaits, WhatIsAskedForAfterBackwardIsAllLate) {
-  // Backward from 10 to 20; two all-reduces then, which took 4 ms each.
-  const auto waits = link_waits({record(20, 20, 24), record(24, 24, 28)}, kBegins, kLink);
-  ASSERT_TRUE(waits);
-  EXPECT_NEAR(waits->bound_ms, 4, 1e-9);
-  EXPECT_NEAR(waits->earliest_ms, 0, 1e-9) << "backward would have hidden both";
-  EXPECT_NEAR(waits->latency_ms, 2, 1e-9);
-}
-
-TEST(LinkWaits, WhatRunsUnderBackwardIsHidden) {
-  const auto waits = link_waits({record(12, 20, 21), record(19, 21, 25)}, kBegins, kLink);
-  ASSERT_TRUE(waits);
-  EXPECT_NEAR(waits->bound_ms, 1, 1e-9) << "the second is done at 21";
-  EXPECT_NEAR(waits->earliest_ms, 0, 1e-9);
-}
-
-TEST(LinkWaits, ALinkThatIsFullDelaysWhatCameInTime) {
+struct Replayed {
+  const char* what;
   std::vector<CollectiveRecord> records;
-  for (int i = 0; i < 8; ++i) records.push_back(record(12 + i, 20 + i, 21 + i));
-  const auto waits = link_waits(records, kBegins, kLink);
-  ASSERT_TRUE(waits);
-  EXPECT_NEAR(waits->bound_ms, 8, 1e-9) << "from 12 on 16 ms of work, 8 of them until 20";
-  EXPECT_NEAR(waits->earliest_ms, 6, 1e-9) << "from 10 on";
-}
+  double bound_ms, earliest_ms, latency_ms;
+};
 
-TEST(LinkWaits, WhatIsWaitedLessMovesWhatFollows) {
-  // The first was waited for 10 ms; the second is asked for right after, and needed 1 ms later.
-  const auto waits = link_waits({record(10, 10, 20), record(20, 21, 30)}, kBegins, kLink);
-  ASSERT_TRUE(waits);
-  EXPECT_NEAR(waits->bound_ms, 2 + 1, 1e-9);
-}
-
-TEST(LinkWaits, WaitsForSeveralAtATimeCountOnce) {
-  const auto waits = link_waits({record(10, 11, 20), record(10, 12, 20)}, kBegins, kLink);
-  ASSERT_TRUE(waits);
-  EXPECT_NEAR(waits->bound_ms, 3, 1e-9) << "4 ms of work from 10 on, needed at 11";
-}
-
-TEST(LinkWaits, WhatNobodyWaitsForTakesTheLinkAlone) {
-  const auto waits = link_waits({record(10, 0, 0), record(10, 11, 20)}, kBegins, kLink);
-  ASSERT_TRUE(waits);
-  EXPECT_NEAR(waits->bound_ms, 3, 1e-9);
+TEST(LinkWaits, AreWhatTheLinkTakesBeyondBackward) {  // which lasts from 10 to 20
+  std::vector<CollectiveRecord> eight;
+  for (int i = 0; i < 8; ++i) eight.push_back(record(12 + i, 20 + i, 21 + i));
+  for (const Replayed& each :
+       {Replayed{"asked for after backward, which would have hidden both",
+                 {record(20, 20, 24), record(24, 24, 28)},
+                 4,
+                 0,
+                 2},
+        {"under backward, but for the second, which is done at 21",
+         {record(12, 20, 21), record(19, 21, 25)},
+         1,
+         0,
+         1},
+        {"from 12 on 16 ms of work, 8 of them until 20; from 10 on", eight, 8, 6, 8},
+        {"asked for after a wait of 10 ms, and needed 1 ms later",
+         {record(10, 10, 20), record(20, 21, 30)},
+         3,
+         3,
+         2},
+        {"waits for several at a time count once: 4 ms of work from 10 on, needed at 11",
+         {record(10, 11, 20), record(10, 12, 20)},
+         3,
+         3,
+         2},
+        {"what nobody waits for takes the link alone",
+         {record(10, 0, 0), record(10, 11, 20)},
+         3,
+         3,
+         2}}) {
+    const auto waits = link_waits(each.records, kBegins, kLink);
+    ASSERT_TRUE(waits) << each.what;
+    EXPECT_NEAR(waits->bound_ms, each.bound_ms, 1e-9) << each.what;
+    EXPECT_NEAR(waits->earliest_ms, each.earliest_ms, 1e-9) << each.what;
+    EXPECT_NEAR(waits->latency_ms, each.latency_ms, 1e-9) << each.what;
+  }
 }
 
 TEST(LinkWaits, KindsWithoutACostSayNothing) {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

@@ -31,21 +31,6 @@ std::set<std::string> files_of_shared_memory() {
   return files;
 }
 
-TEST(ShmProcesses, ReduceInSharedMemoryAndOutside) {
-  const auto body = [](const RankInfo& info) {
-    const auto group = connect(info, shm(), "run");
-    for (const at::Tensor& tensor :
-         {group->allocate(1'000'000, at::kFloat), at::empty({1'000'000}, at::kFloat)}) {
-      tensor.fill_(info.rank + 1.0);
-      group->all_reduce(tensor, ReduceOp::sum, "x").wait();
-      if (!at::equal(tensor, at::full({1'000'000}, 6.0F))) return 1;
-    }
-    group->shutdown();
-    return 0;
-  };
-  EXPECT_THAT(run_process_ranks(3, body), ElementsAre(0, 0, 0));
-}
-
 /// Bytes of files in memory that count as this process's.
 std::int64_t resident_shared_bytes() {
   std::ifstream in("/proc/self/status");

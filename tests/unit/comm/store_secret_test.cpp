@@ -165,15 +165,16 @@ TEST(StoreLimits, ManyRanksThatComeAtOnceAreAllServed) {
   EXPECT_EQ(client_of(served.port, kSecret)->add("came", 0), 200);
 }
 
-TEST(StoreLimits, WhatAsksForTooMuchIsClosed) {
+TEST(StoreLimits, WhatAsksForTooMuchOrIsNoRequestIsClosed) {
   const Served served;
   const auto count = std::uint64_t{1} << 60;
   for (const std::string& request :
-       {bytes_of(Query::wait, count), bytes_of(Query::check, count),
-        bytes_of(Query::set) + text_bytes("/key") + bytes_of(count),
-        bytes_of(Query::set) + bytes_of(std::uint64_t{70'000}) + "/key"}) {
+       {kGreeting + bytes_of(Query::wait, count), kGreeting + bytes_of(Query::check, count),
+        kGreeting + bytes_of(Query::set) + text_bytes("/key") + bytes_of(count),
+        kGreeting + bytes_of(Query::set) + bytes_of(std::uint64_t{70'000}) + "/key",
+        std::string("GET / HTTP/1.1\r\n\r\n")}) {
     const Descriptor end = connection_to(served.port);
-    send_all(end, kGreeting + request);
+    send_all(end, request);
     EXPECT_EQ(answer_of(end), "");
   }
   EXPECT_FALSE(client_of(served.port, "")->check({"key"}));

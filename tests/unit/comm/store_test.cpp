@@ -147,27 +147,6 @@ TEST(Store, AnAgentOfAnotherProtocolIsRefusedByBothVersions) {
   }
 }
 
-TEST(Store, SilentConnectionsBlockNobody) {
-  const Served served;
-  std::vector<Descriptor> silent;
-  silent.reserve(70);
-  for (int i = 0; i < 70; ++i) silent.push_back(connection_to(served.port));
-  const std::int64_t begin = now_ns();
-  const StorePtr store = client_of(served.port);
-  expect_a_store(store, store->clone());
-  EXPECT_LT(to_ms(now_ns() - begin), 10'000);
-}
-
-TEST(Store, WhatIsNoRequestEndsTheConnectionAlone) {
-  const Served served;
-  const Descriptor stranger = connection_to(served.port);
-  const std::string request = "GET / HTTP/1.1\r\n\r\n";
-  ASSERT_EQ(::send(stranger.get(), request.data(), request.size(), 0), ssize_t(request.size()));
-  char byte = 0;
-  EXPECT_LE(::recv(stranger.get(), &byte, 1, 0), 0);
-  client_of(served.port)->set("key", std::string("value"));
-}
-
 TEST(Store, ASilentListenerIsGivenUpInTime) {
   const auto [listener, port] = listen_on_free_port();  // the kernel accepts, and nobody answers
   const ErrorText text = comm_error_of([port = port] { client_of(port, milliseconds(300)); });
