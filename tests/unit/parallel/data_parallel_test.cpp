@@ -139,35 +139,6 @@ TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
   EXPECT_FALSE(model.second.grad().defined());
 }
 
-TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
-  struct OverflowsOnRankOne : Precision, LossScaler {
-    explicit OverflowsOnRankOne(int rank) : rank(rank) {}
-    LossScaler* loss_scaler() override { return this; }
-    at::Tensor scale(const at::Tensor& loss) override { return loss; }
-    GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
-      return {.overflow = overflow = at::full({}, rank == 1 ? 1.0 : 0.0)};
-    }
-    int rank;
-    at::Tensor overflow;
-  };
-  test::run_ranks(2, [](ProcessGroup& group) {
-    Model model;
-    Spy spy;
-    OverflowsOnRankOne precision(group.rank());
-    DataParallel ddp(model.parameters(), group, spy, precision, plain_sgd());
-    ddp.backward(ddp.forward([&] { return model.loss(); }));
-    group.take_records();
-    EXPECT_TRUE(ddp.step(1.0, 0.0).skipped());
-    EXPECT_EQ(precision.overflow.item<float>(), 1.0F) << "what the precision keeps is agreed";
-    EXPECT_TRUE(at::equal(model.second, at::ones({2})));
-    const auto records = group.take_records();
-    ASSERT_EQ(records.size(), 1U);
-    EXPECT_EQ(records[0].label, "overflow");
-    ASSERT_EQ(ddp.planned().size(), 1U);
-    EXPECT_EQ(ddp.planned()[0].bytes, records[0].bytes);
-  });
-}
-
 /// The message of the Error that `run` throws.
 using test::error_of;
 

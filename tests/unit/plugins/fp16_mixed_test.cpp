@@ -120,6 +120,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
     EXPECT_EQ(records[0].label, "overflow");
     EXPECT_EQ(records[0].bytes, 4);
     ASSERT_EQ(ddp.planned().size(), 1U);
+    EXPECT_EQ(ddp.planned()[0].bytes, records[0].bytes);
     EXPECT_EQ(fp16->loss_scaler()->scale(at::ones({})).item<double>(), 512);
     EXPECT_FALSE(run(0.01));
     EXPECT_FALSE(at::equal(weight, at::ones({4, 8})));

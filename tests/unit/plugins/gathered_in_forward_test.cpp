@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <memory>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"

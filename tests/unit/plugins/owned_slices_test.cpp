@@ -117,11 +117,24 @@ TEST(OwnedSlices, ParametersThatWereNotSentAreFound) {
   });
 }
 
+/// Rank 0 owns everything, and the others forget to say that they own nothing.
+class ForgetsTheEmptyRange : public OwnsSlices {
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    if (rank == 0) plan.holding.owned = {layout.all()};
+    return plan;
+  }
+};
+
 TEST(OwnedSlices, PlansThatLeaveElementsOutAreRefused) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    OwnsTwice strategy;
-    EXPECT_THAT(test::error_of([&] { Training(group, strategy); }),
-                HasSubstr("do not own each element once"));
+    OwnsTwice twice;
+    ForgetsTheEmptyRange forgets;
+    for (Strategy* const strategy :
+         {static_cast<Strategy*>(&twice), static_cast<Strategy*>(&forgets)}) {
+      EXPECT_THAT(test::error_of([&] { Training(group, *strategy); }),
+                  HasSubstr("do not own each element once"));
+    }
   });
 }
 

@@ -110,14 +110,6 @@ TEST_F(PrecisionPlugin, Bf16SeesParametersThatChangedBetweenGuards) {
   EXPECT_NE(guarded(), before);
 }
 
-TEST_F(PrecisionPlugin, DtypesForTheFusedKernels) {
-  const BufferDtypes fp32 = fp32_->dtypes().buffers, bf16 = bf16_->dtypes().buffers;
-  EXPECT_EQ(fp32.compute, at::kFloat);
-  EXPECT_EQ(fp32.reduce, at::kFloat);
-  EXPECT_EQ(bf16.compute, at::kBFloat16);
-  EXPECT_EQ(bf16.reduce, at::kFloat);
-}
-
 TEST_F(PrecisionPlugin, Bf16StateIsPutBackAndBelongsToTheThread) {
   const at::Tensor x = at::ones({2, 2});
   at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);

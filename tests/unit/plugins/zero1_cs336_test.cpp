@@ -144,25 +144,5 @@ TEST(Zero1Cs336, RanksThatOwnNothingTakePart) {
   }
 }
 
-/// Rank 0 owns everything, and the others forget to say that they own nothing.
-class ForgetsTheEmptyRange : public Strategy {
-  Plan plan(const ParameterLayout& layout, int rank) const override {
-    Plan plan;
-    if (rank == 0) plan.holding.owned = {layout.all()};
-    return plan;
-  }
-  void finish_backward() override {}
-};
-
-TEST(Zero1Cs336, ARankThatForgetsTheEmptyRangeIsRefused) {
-  test::run_ranks(2, [](ProcessGroup& group) {
-    ForgetsTheEmptyRange strategy;
-    Precision precision;
-    EXPECT_THAT(
-        test::error_of([&] { DataParallel(parameters_of({7}), group, strategy, precision, {}); }),
-        HasSubstr("do not own each element once"));
-  });
-}
-
 }  // namespace
 }  // namespace ddprun
