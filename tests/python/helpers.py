@@ -34,6 +34,16 @@ def torch_or_skip(venv):
     return torch
 
 
+def fetched(name, site):
+    """A module that set-up puts into the folder `site`; without it the test is skipped, with the reason."""
+    sys.path.insert(0, site)
+    try:
+        return importlib.import_module(name)
+    except ImportError as missing:
+        print(f"skipped: {missing}; scripts/setup.sh --with-tests fetches it")
+        sys.exit(77)
+
+
 def byte_characters():
     """GPT-2's characters of the bytes."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

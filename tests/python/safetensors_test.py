@@ -7,15 +7,10 @@ import sys
 import unittest
 from pathlib import Path
 
-from helpers import own_folder
+from helpers import fetched, own_folder
 
 PROGRAM, SITE = sys.argv[1:3]
-sys.path.insert(0, SITE)
-try:
-    import safetensors
-except ImportError as missing:
-    print(f"skipped: {missing}; scripts/setup.sh --with-tests fetches it")
-    sys.exit(77)
+safetensors = fetched("safetensors", SITE)
 
 EXPERIMENT = """
 name: mine

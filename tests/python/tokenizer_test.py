@@ -11,16 +11,12 @@ import sys
 import unittest
 from pathlib import Path
 
-from helpers import byte_characters, imported, own_folder
+from helpers import byte_characters, fetched, imported, own_folder
 
 PROGRAM, SITE = sys.argv[1], sys.argv[3]
 sys.path.insert(0, SITE)
 tiktoken = imported("tiktoken", sys.argv[2])  # None: it is for another Python than this one
-try:
-    import tokenizers
-except ImportError as missing:
-    print(f"skipped: {missing}; scripts/setup.sh --with-tests fetches it")
-    sys.exit(77)
+tokenizers = fetched("tokenizers", SITE)
 
 END = "<|endoftext|>"
 SCRIPTS = [(0x20, 0x7E), (0xC0, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A), (0x900, 0x97F), (0xE00, 0xE3A),

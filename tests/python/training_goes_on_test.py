@@ -6,16 +6,11 @@ import sys
 import unittest
 from pathlib import Path
 
-from helpers import own_folder, torch_or_skip
+from helpers import fetched, own_folder, torch_or_skip
 
 PROGRAM, SITE = sys.argv[1], sys.argv[3]
 torch = torch_or_skip(sys.argv[2])
-sys.path.append(SITE)
-try:
-    from safetensors.torch import load_file
-except ImportError as missing:
-    print(f"skipped: {missing}; scripts/setup.sh --with-tests fetches it")
-    sys.exit(77)
+load_file = fetched("safetensors.torch", SITE).load_file
 from course_model import Transformer  # noqa: E402
 
 TEXT = "".join(f"word {i * i} of {i}, " for i in range(2000)).encode()
