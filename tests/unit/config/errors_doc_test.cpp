@@ -6,7 +6,6 @@
 #include <fnmatch.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "support/matchers.h"

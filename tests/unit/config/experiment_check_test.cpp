@@ -11,7 +11,14 @@ namespace {
 
 using test::message_of;
 
-class ExperimentCheck : public ExperimentTest {};
+class ExperimentCheck : public ExperimentTest {
+ protected:
+  /// The first line of the error.
+  std::string what(const std::string& text) {
+    const std::string message = error(text);
+    return message.substr(0, message.find('\n'));
+  }
+};
 
 TEST_F(ExperimentCheck, RanksShareAGpuAndNothingElse) {
   EXPECT_THAT(error(std::string(kLeast) + "world: {emulate_ranks_on_one_gpu: true}\n"),
@@ -117,32 +124,27 @@ TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
       error(std::string(kLeast) + "optimizer: {momentum: 0.9}\n"),
       message_of("optimizer.momentum has no effect with optimizer.name adamw", "run.yaml:5:13",
                  "a value that is not the default", "no optimizer.momentum", "remove it"));
-  const auto what = [&](const std::string& line) {
-    const std::string message = error(kLeast + line + "\n");
-    return message.substr(0, message.find('\n'));
-  };
-  EXPECT_EQ(what("optimizer: {name: sgd, betas: [0.8, 0.9]}"),
-            "optimizer.betas has no effect with optimizer.name sgd");
-  EXPECT_EQ(what("optimizer: {name: sgd, eps: 1}"),
-            "optimizer.eps has no effect with optimizer.name sgd");
-  EXPECT_EQ(what("optimizer: {schedule: {min_lr: 1e-5}}"),
-            "optimizer.schedule.min_lr has no effect with optimizer.schedule.name constant");
-  EXPECT_EQ(what("data: {path: a.txt}"), "data.path has no effect with data.source random");
-  EXPECT_EQ(what("data: {order: shuffled}"), "data.order has no effect with data.source random");
-  EXPECT_EQ(what("data: {order: sequential}"), "data.order has no effect with data.source random");
-  EXPECT_EQ(what("data: {source: text, path: a, token_type: uint32}"),
-            "data.token_type has no effect with data.source text");
+  for (const auto& [line, option, with] :
+       {std::tuple("optimizer: {name: sgd, betas: [0.8, 0.9]}", "optimizer.betas",
+                   "optimizer.name sgd"),
+        {"optimizer: {name: sgd, eps: 1}", "optimizer.eps", "optimizer.name sgd"},
+        {"optimizer: {schedule: {min_lr: 1e-5}}", "optimizer.schedule.min_lr",
+         "optimizer.schedule.name constant"},
+        {"data: {path: a.txt}", "data.path", "data.source random"},
+        {"data: {order: shuffled}", "data.order", "data.source random"},
+        {"data: {order: sequential}", "data.order", "data.source random"},
+        {"data: {source: text, path: a, token_type: uint32}", "data.token_type",
+         "data.source text"}}) {
+    EXPECT_EQ(what(std::string(kLeast) + line + "\n"),
+              std::string(option) + " has no effect with " + with);
+  }
 }
 
 TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
   const std::string least = "strategy: s\nprecision: p\nattention: a\n";
-  const auto what = [&](const std::string& line) {
-    const std::string message =
-        error(least + "train: {global_batch: 8, measure: forward_backward}\n" + line + "\n");
-    return message.substr(0, message.find('\n'));
-  };
-  EXPECT_EQ(what("world: {size: 2}"), "no error");
-  EXPECT_EQ(what("optimizer: {lr: 1e-3, betas: [0.9, 0.95]}"), "no error");
+  const std::string backward = least + "train: {global_batch: 8, measure: forward_backward}\n";
+  EXPECT_EQ(error(backward + "world: {size: 2}\n"), "no error");
+  EXPECT_EQ(error(backward + "optimizer: {lr: 1e-3, betas: [0.9, 0.95]}\n"), "no error");
   for (const auto& [key, value] : {std::pair{"name", "name: sgd"},
                                    {"lr", "lr: 0.0010000000000000002"},  // the next double
                                    {"betas", "betas: [0.9, 0.99]"},
@@ -156,7 +158,7 @@ TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
                                    {"schedule.warmup_steps", "schedule: {warmup_steps: 1}"},
                                    {"schedule.min_lr", "schedule: {min_lr: 1e-5}"}}) {
     EXPECT_EQ(
-        what("optimizer: {" + std::string(value) + "}"),
+        what(backward + "optimizer: {" + value + "}\n"),
         "optimizer." + std::string(key) + " has no effect with train.measure forward_backward");
   }
   EXPECT_EQ(error(least + "world: {size: 2}\ntrain: {global_batch: 8, measure: forward}\n"),

@@ -1,7 +1,6 @@
 // Experiment files: defaults, presets, sweeps, launches, round trip, the text of each error.
 #include "ddprun/config/experiment.h"
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "ddprun/experiments/training/run_plugins.h"

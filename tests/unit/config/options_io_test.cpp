@@ -120,42 +120,33 @@ TEST(ReadOptions, AKeyAtTheTopHasNoSection) {
   EXPECT_EQ(error.what, "unknown key 'nmae'");
 }
 
+constexpr const char* kSteps = "integer, 1 to 1000000 (measured steps)";
+
+struct Wrong {
+  const char* text;
+  std::string key;
+  std::string where, got, expected, hint = kGeneralHint;
+};
+
 TEST(ReadOptions, WrongTypes) {
-  EXPECT_EQ(error_of("steps: ten\n"),
-            message_of("'steps' in strategy has the wrong type", "a.yaml:1:8", "ten",
-                       "integer, 1 to 1000000 (measured steps)", kGeneralHint));
-  EXPECT_EQ(error_of("pin: yes\n"),
-            message_of("'pin' in strategy has the wrong type", "a.yaml:1:6", "yes",
-                       "true or false (ranks to cores)", "write true"));
-  EXPECT_EQ(error_of("bucket_mb: 5 MB\n"),
-            message_of("'bucket_mb' in strategy has the wrong type", "a.yaml:1:12", "5 MB",
-                       "number, >= 0.001 (size of a bucket in MB)", kGeneralHint));
-  EXPECT_EQ(error_of("interface: 5\n"),
-            message_of("'interface' in strategy has the wrong type", "a.yaml:1:12", "5",
-                       "text (network interface)", "quote it to make it text: \"5\""));
-  EXPECT_EQ(error_of("steps: [1, 2]\n"),
-            message_of("'steps' in strategy has the wrong type", "a.yaml:1:8", "the list [1, 2]",
-                       "integer, 1 to 1000000 (measured steps)", kGeneralHint));
-  EXPECT_EQ(error_of("path: {a: b}\n"),
-            message_of("'path' in strategy has the wrong type", "a.yaml:1:7", "the mapping {a: b}",
-                       "list of texts (files)", kGeneralHint));
-  EXPECT_EQ(error_of("sizes: [1, 2.5]\n"),
-            message_of("'sizes[1]' in strategy has the wrong type", "a.yaml:1:12", "2.5",
-                       "list of integers, <= 100", kGeneralHint));
-}
-
-TEST(ReadOptions, QuotedNumbersAreText) {
-  EXPECT_EQ(error_of("steps: \"5\"\n"),
-            message_of("'steps' in strategy has the wrong type", "a.yaml:1:8",
-                       "\"5\" (text, because it is quoted)",
-                       "integer, 1 to 1000000 (measured steps)", "remove the quotes"));
-}
-
-TEST(ReadOptions, MissingValues) {
-  EXPECT_EQ(
-      error_of("pin: true\nsteps:\n"),
-      message_of("'steps' in strategy has the wrong type", "a.yaml:2:1", "no value",
-                 "integer, 1 to 1000000 (measured steps)", "give it a value, or remove the line"));
+  for (const Wrong& wrong :
+       {Wrong{"steps: ten\n", "steps", "1:8", "ten", kSteps},
+        {"steps: [1, 2]\n", "steps", "1:8", "the list [1, 2]", kSteps},
+        {"steps: \"5\"\n", "steps", "1:8", "\"5\" (text, because it is quoted)", kSteps,
+         "remove the quotes"},
+        {"pin: true\nsteps:\n", "steps", "2:1", "no value", kSteps,
+         "give it a value, or remove the line"},
+        {"pin: yes\n", "pin", "1:6", "yes", "true or false (ranks to cores)", "write true"},
+        {"bucket_mb: 5 MB\n", "bucket_mb", "1:12", "5 MB",
+         "number, >= 0.001 (size of a bucket in MB)"},
+        {"interface: 5\n", "interface", "1:12", "5", "text (network interface)",
+         "quote it to make it text: \"5\""},
+        {"path: {a: b}\n", "path", "1:7", "the mapping {a: b}", "list of texts (files)"},
+        {"sizes: [1, 2.5]\n", "sizes[1]", "1:12", "2.5", "list of integers, <= 100"}}) {
+    EXPECT_EQ(error_of(wrong.text),
+              message_of("'" + wrong.key + "' in strategy has the wrong type",
+                         "a.yaml:" + wrong.where, wrong.got, wrong.expected, wrong.hint));
+  }
 }
 
 TEST(ReadOptions, IntegersThatAreNone) {
@@ -174,11 +165,11 @@ TEST(ReadOptions, IntegersThatAreNone) {
 }
 
 TEST(ReadOptions, AnIntegerThatYamlsVersionsReadDifferently) {
-  EXPECT_EQ(error_of("steps: 010\n"),
-            message_of("'steps' in strategy can be read as two numbers", "a.yaml:1:8", "010",
-                       "integer, 1 to 1000000 (measured steps)",
-                       "YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: "
-                       "leave the zero out"));
+  EXPECT_EQ(
+      error_of("steps: 010\n"),
+      message_of("'steps' in strategy can be read as two numbers", "a.yaml:1:8", "010", kSteps,
+                 "YAML 1.1 takes digits after a zero for octal, YAML 1.2 for decimal: "
+                 "leave the zero out"));
   EXPECT_THAT(error_of("bucket_mb: -007\n"), HasSubstr("can be read as two numbers"));
   EXPECT_THAT(error_of("steps: '010'\n"), HasSubstr("remove the quotes"));
   EXPECT_EQ(error_of("steps: 0x10\n"), "no error");
@@ -186,16 +177,14 @@ TEST(ReadOptions, AnIntegerThatYamlsVersionsReadDifferently) {
 }
 
 TEST(ReadOptions, OutOfRange) {
-  EXPECT_EQ(error_of("steps: 0\n"),
-            message_of("'steps' in strategy is out of range", "a.yaml:1:8", "0",
-                       "integer, 1 to 1000000 (measured steps)", kGeneralHint));
+  EXPECT_EQ(error_of("steps: 0\n"), message_of("'steps' in strategy is out of range", "a.yaml:1:8",
+                                               "0", kSteps, kGeneralHint));
   EXPECT_EQ(error_of("betas: [0.9, 1.5]\n"),
             message_of("'betas[1]' in strategy is out of range", "a.yaml:1:14", "1.5",
                        "list of numbers, 0 to 1 (decay rates)", kGeneralHint));
   for (const std::string value : {"99999999999999999999", "0xffffffffffffffff", "1e30"}) {
     EXPECT_EQ(error_of("steps: " + value + "\n"),
-              message_of("'steps' in strategy is out of range", "a.yaml:1:8", value,
-                         "integer, 1 to 1000000 (measured steps)",
+              message_of("'steps' in strategy is out of range", "a.yaml:1:8", value, kSteps,
                          "integers have 64 bits, those with an exponent 53"));
   }
 }
