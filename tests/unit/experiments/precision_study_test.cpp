@@ -1,7 +1,6 @@
 // The demonstrations of precision: exact figures, dtypes off the tensors, what a file may say.
 #include "ddprun/experiments/precision/precision_study.h"
 
-#include <cmath>
 #include <map>
 
 #include "support/experiment_fixture.h"
