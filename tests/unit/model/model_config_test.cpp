@@ -78,6 +78,7 @@ TEST(ModelPreset, ParameterCounts) {
     EXPECT_EQ(preset.parameter_count(), expected.at(preset.preset)) << preset.preset;
   }
   EXPECT_EQ(expected.size(), model_presets().size());
+  EXPECT_EQ(model_parameters(model_preset("laptop-gpt2")).size(), 149) << "tensors";
 }
 
 TEST(ModelPreset, UnknownNameListsTheKnownOnes) {
