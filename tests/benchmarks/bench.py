@@ -28,7 +28,7 @@ from pathlib import Path
 
 import bench_attention as attention
 import bench_sides as sides
-from bench_parts import adamw_rows, all_reduce_rows, left_out
+from bench_parts import adamw_rows, all_reduce_rows, left_out, say
 from bench_report import CPU_CLASS, OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
 from bench_roofline import Roofline, roofline_rows
 from peer.sizes import DRAWN, is_drawn
@@ -40,10 +40,6 @@ SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the sam
 TOY_STEPS = {"tiny": (0, 1)}
 MEGABYTES = ("1", "10", "100", "1024")  # of an all-reduce
 LOADED_CPUS = 0.15  # more than this taken by others while a side runs: the figures are worth little
-
-
-def say(text):
-    print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 def alternate(configurations, rounds, warmup, steps, runs):
@@ -59,6 +55,14 @@ def alternate(configurations, rounds, warmup, steps, runs):
 
 def values(results, quantity):
     return [QUANTITIES[quantity][1](result) for result in results]
+
+
+def rows_by(case, competitors, results):
+    """(what, variant, our side, their side) -> a row of what these two took."""
+    def row(what, variant, ours, theirs):
+        return make_row(what, {**case, "variant": variant}, QUANTITIES[what][0], values(results[ours], what),
+                        values(results[theirs], what), (competitors[ours].label, competitors[theirs].label))
+    return row
 
 
 # ---------------------------------------------------------------- steps
@@ -154,9 +158,8 @@ def forward_rows(case, competitors, args, runs):
     if compiled and not guarded(rows, "forward", {**case, "variant": "compiled"}, lambda: compile_once(compiled, runs)):
         del alone["PyTorch compiled"]
     results = alternate(alone, args.rounds, *args.steps[case["model"]], runs)
-    return rows + [make_row("forward", {**case, "variant": variant_of(name)}, "ms", values(results["ddprun"], "forward"),
-                            values(results[name], "forward"), (alone["ddprun"].label, side.label))
-                   for name, side in alone.items() if name != "ddprun"]
+    row = rows_by(case, alone, results)
+    return rows + [row("forward", variant_of(name), "ddprun", name) for name in alone if name != "ddprun"]
 
 
 def step_rows(cell, args, runs):
@@ -189,10 +192,7 @@ def step_rows(cell, args, runs):
         competitors["roofline"] = Roofline(cell)
     results = alternate(competitors, args.rounds, *args.steps[model], runs)
 
-    def row(what, variant, our_side, their_side):
-        return make_row(what, {**case, "variant": variant}, QUANTITIES[what][0], values(results[our_side], what),
-                        values(results[their_side], what), (competitors[our_side].label, competitors[their_side].label))
-
+    row = rows_by(case, competitors, results)
     rows.append(row("step", "as run", "ddprun", "PyTorch"))
     ours, theirs = ({name: values(result, "step") for name, result in results.items() if name in (side, f"{side} tuned", *more)}
                     for side, more in (("ddprun", ()), ("PyTorch", [f"PyTorch {peer}" for peer in (*args.peers, "fastest")])))
@@ -236,12 +236,8 @@ def sharding_rows(cell, args, runs):
     say(f"sharding: {model} {precision} {ranks} ranks, {args.rounds} rounds")
     results = alternate(competitors, args.rounds, *args.steps[model], runs)
 
-    def row(what, ours, theirs):
-        return make_row(what, {"model": model, "precision": precision, "ranks": ranks, "variant": f"{ours} / {theirs}"},
-                        QUANTITIES[what][0], values(results[ours], what), values(results[theirs], what),
-                        (competitors[ours].label, competitors[theirs].label))
-
-    return [row(*pair) for pair in SHARDED]
+    row = rows_by({"model": model, "precision": precision, "ranks": ranks}, competitors, results)
+    return [row(what, f"{ours} / {theirs}", ours, theirs) for what, ours, theirs in SHARDED]
 
 
 # ---------------------------------------------------------------- attention
@@ -282,10 +278,8 @@ def startup_rows(args, runs):
     }
     say(f"launch to first step, {args.rounds} rounds")
     results = alternate(competitors, args.rounds, 0, 1, runs)
-    what, case = "launch to first step", {"model": "tiny", "precision": "fp32", "ranks": 2}
-    return [make_row(what, {**case, "variant": variant}, "s", values(results["ddprun"], what), values(results[name], what),
-                     (competitors["ddprun"].label, competitors[name].label))
-            for variant, name in (("as run", "PyTorch"), ("tuned", "PyTorch tuned"))]
+    row = rows_by({"model": "tiny", "precision": "fp32", "ranks": 2}, competitors, results)
+    return [row("launch to first step", variant, "ddprun", name) for variant, name in (("as run", "PyTorch"), ("tuned", "PyTorch tuned"))]
 
 
 # ---------------------------------------------------------------- the whole

@@ -20,9 +20,7 @@ def experiment(precision, lengths, repeat):
 def own_times(result):
     """Length -> quantity -> milliseconds of the measured calls; every row must be proved."""
     times = {}
-    for row in result["rows"]:
-        if row["status"] != "ok":
-            raise sides.RunFailed(f"{row['label']}: {row['status']}: {row['reason']}")
+    for row in sides.proved_rows(result):
         columns = row["ranks"][0]["samples"]
         measured = [not warmup for warmup in columns["warmup"]]
         times[row["config"]["attention_call"]["length"]] = {

@@ -41,23 +41,14 @@ class GpuDdprun(sides.Ddprun):
     limit_s = RUN_LIMIT_S
 
     def __init__(self, cell, mode, device="cuda"):
+        super().__init__((cell.model, cell.precision, cell.ranks), "none" if cell.ranks == 1 else {"name": "bucketed", "bucket_mb": BUCKET_MB})
         self.cell = cell
         self.label = mode if cell.ranks == 1 else f"{mode}, bucketed bucket_mb={BUCKET_MB}"
-        self.experiment = {
-            "name": "bench",
-            "model": {"preset": cell.model, "context_length": cell.context, "kernels": "reference"},
-            "data": {"source": "random"},
-            "world": {"size": cell.ranks, "device": device, "timeout_s": RUN_LIMIT_S},
-            "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[cell.precision],
-            "attention": "sdpa",
-            "strategy": "none" if cell.ranks == 1 else {"name": "bucketed", "bucket_mb": BUCKET_MB},
-            "optimizer": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
-            "train": {"batch_per_rank": BATCH, "warmup_steps": 5, "steps": 10},
-        }
-        if device == "cuda":
-            self.experiment["world"]["backend"] = "nccl"
-        else:
-            self.experiment["world"]["threads_per_rank"] = 1  # as PyTorch's
+        self.experiment["model"].update(context_length=cell.context, kernels="reference")
+        self.experiment["world"] = {"size": cell.ranks, "device": device, "timeout_s": RUN_LIMIT_S,
+                                    **({"backend": "nccl"} if device == "cuda" else {"threads_per_rank": 1})}  # as PyTorch's
+        self.experiment["attention"] = "sdpa"
+        self.experiment["train"]["batch_per_rank"] = BATCH
         if mode != "eager":
             self.experiment["execution"] = {"mode": mode}
 

@@ -239,12 +239,18 @@ def run_collectives(experiment, launcher=(), environment=None):
     return collective_medians(result), result, others
 
 
-def collective_medians(result):
-    """(backend, memory, megabytes) -> median milliseconds of the slowest rank; every row must be proved."""
-    medians = {}
+def proved_rows(result):
+    """Its rows; what was not proved is no figure."""
     for row in result["rows"]:
         if row["status"] != "ok":
             raise RunFailed(f"{row['label']}: {row['status']}: {row['reason']}")
+    return result["rows"]
+
+
+def collective_medians(result):
+    """(backend, memory, megabytes) -> median milliseconds of the slowest rank; every row must be proved."""
+    medians = {}
+    for row in proved_rows(result):
         backend, memory = row["config"]["world"]["backend"], row["config"]["collectives"]["memory"]
         medians[backend, memory, row["work"]["bytes"] // 1_000_000] = row["statistics"]["time_us"]["median"] * 1e-3
     return medians

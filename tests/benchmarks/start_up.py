@@ -8,12 +8,13 @@ Two programs take turns, A B A B. Medians: seconds, and CPU seconds of the comma
 import argparse
 import json
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from bench_sides import children_cpu_s
 
 FILE = """
 name: start_up
@@ -38,19 +39,14 @@ CASES = {
 SMALL = ["--set", "model={vocab_size: 64, context_length: 16, d_model: 32, layers: 1, heads: 2, d_ff: 64}", "--set", "train.global_batch=2"]
 
 
-def cpu_s():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def one_run(program, case, folder):
     """Figure -> its value."""
     file = folder / "start_up.yaml"
     file.write_text(FILE.format(**CASES[case]))
     small = SMALL if case.startswith("sweep") else []
-    begin, cpu_begin = time.monotonic(), cpu_s()
+    begin, cpu_begin = time.monotonic(), children_cpu_s()
     subprocess.run([program, "run", file, "--quiet", "--output", folder, *small], check=True, stdout=subprocess.DEVNULL)
-    wall, cpu = time.monotonic() - begin, cpu_s() - cpu_begin
+    wall, cpu = time.monotonic() - begin, children_cpu_s() - cpu_begin
     rows = json.loads((folder / "start_up/latest/result.json").read_text())["rows"]
     steps = [sum(row["ranks"][0]["samples"]["step_ms"]) * 1e-3 for row in rows]
     checks = [max(rank["checks_s"] for rank in row["ranks"]) for row in rows]
