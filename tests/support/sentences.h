@@ -26,6 +26,14 @@ inline std::vector<Row> runs_of(const std::string& label, const std::vector<doub
   return rows;
 }
 
+/// One table, whose first row is the base of all.
+inline std::vector<Row> table_of(const std::vector<std::vector<Row>>& parts) {
+  std::vector<Row> rows;
+  for (const std::vector<Row>& part : parts) rows.insert(rows.end(), part.begin(), part.end());
+  for (Row& row : rows) row.baseline = rows.front().fingerprint;
+  return rows;
+}
+
 inline std::vector<std::string> sentences(const std::vector<Row>& rows) {
   std::vector<std::string> texts;
   for (const Finding& finding : findings_of(TableLines(rows))) texts.push_back(finding.text);

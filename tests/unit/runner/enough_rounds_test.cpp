@@ -8,19 +8,12 @@
 namespace ddprun::enough_rounds_test {
 namespace {
 
-/// Rows of which the first is the base of all.
-std::vector<Row> table_of(const std::vector<std::vector<double>>& step_ms) {
-  std::vector<Row> rows;
-  for (const std::vector<double>& each : step_ms) {
-    const std::string name = "strategy=" + std::to_string(rows.size());
-    for (const Row& row : test::runs_of(name, each)) rows.push_back(row);
-  }
-  for (Row& row : rows) row.baseline = rows.front().fingerprint;
-  return rows;
-}
-
 std::optional<double> widest(const std::vector<std::vector<double>>& step_ms) {
-  const std::vector<Row> rows = table_of(step_ms);
+  std::vector<std::vector<Row>> parts;
+  for (const std::vector<double>& each : step_ms) {
+    parts.push_back(test::runs_of("strategy=" + std::to_string(parts.size()), each));
+  }
+  const std::vector<Row> rows = test::table_of(parts);
   return widest_interval(TableLines(rows));
 }
 

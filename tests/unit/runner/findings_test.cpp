@@ -10,14 +10,6 @@
 namespace ddprun::test {
 namespace {
 
-/// One table, whose first row is the base of all.
-std::vector<Row> table_of(const std::vector<std::vector<Row>>& parts) {
-  std::vector<Row> rows;
-  for (const std::vector<Row>& part : parts) rows.insert(rows.end(), part.begin(), part.end());
-  for (Row& row : rows) row.baseline = rows.front().fingerprint;
-  return rows;
-}
-
 /// Pairs of rows that are compared with one another alone, of the experiment of that name.
 std::vector<Row> pairs_of(const std::string& experiment, int pairs) {
   std::vector<Row> rows;

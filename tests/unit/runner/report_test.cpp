@@ -319,13 +319,6 @@ TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
   EXPECT_THAT(line_texts({row}), Contains(HasSubstr("2 of 4 steps")));
 }
 
-TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
-  const RowNames names =
-      row_names({known_row("strategy=flat"), known_row("strategy=bucketed(bucket_mb=5)")});
-  EXPECT_EQ(names.title, "strategy");
-  EXPECT_EQ(names.names, (std::vector<std::string>{"flat", "bucketed (bucket_mb=5)"}));
-}
-
 TEST(Report, EmulatedRowsShowNoTimes) {
   Row emulated = known_row("world.size=2");
   emulated.emulated = true;
@@ -363,14 +356,6 @@ TEST(ResultFiles, EmulatedRowsSaySo) {
   EXPECT_TRUE(lines[0].starts_with("row,label,run,emulated,rank,step,"));
   EXPECT_TRUE(lines[1].starts_with("1,1,1,0,0,0,1,"));
   EXPECT_TRUE(lines[9].starts_with("2,1,1,1,0,0,1,")) << lines[9];
-}
-
-TEST(ResultFiles, ARowSurvivesTheWayThroughJson) {
-  Row row = known_row("a=1");
-  row.config = {{"train", {{"steps", 3}}}};
-  const Row back = row_from_json(row_json(row));
-  EXPECT_EQ(row_json(back), row_json(row));
-  EXPECT_EQ(back.ranks.size(), 2u);
 }
 
 TEST(ResultFiles, CsvQuotesLabels) {

@@ -72,7 +72,7 @@ TEST(ResultFolder, LeftoversOfADeadProcessAreRemovedThoseOfOtherHostsStay) {
   EXPECT_TRUE(fs::exists(folder.path() / "name/.unfinished-anotherhost-999999999/a.txt"));
 }
 
-TEST(ResultFolder, RunsThatBeginAndEndAtOnceDoNotRefuseEachOther) {
+TEST(ResultFolder, RunsThatBeginAndEndAtOnceAllHaveTheirs) {
   TemporaryFolder folder;
   std::vector<pid_t> runs;
   for (int run = 0; run < 20; ++run) {
@@ -80,8 +80,11 @@ TEST(ResultFolder, RunsThatBeginAndEndAtOnceDoNotRefuseEachOther) {
     if (runs.back() != 0) continue;
     try {
       for (int i = 0; i < 100; ++i) ResultFolder(folder.path() / "deep/results", "name", "T1");
+      ResultFolder result(folder.path() / "deep/results", "name", "T1");
+      result.write("a.txt", "text");
+      result.commit();
       _exit(0);
-    } catch (const ConfigError&) {
+    } catch (const Error&) {
       _exit(1);
     }
   }
@@ -90,6 +93,11 @@ TEST(ResultFolder, RunsThatBeginAndEndAtOnceDoNotRefuseEachOther) {
     waitpid(run, &status, 0);
     EXPECT_EQ(status, 0);
   }
+  std::size_t results = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "deep/results/name")) {
+    if (!entry.is_symlink()) results += fs::exists(entry.path() / "a.txt");
+  }
+  EXPECT_EQ(results, runs.size());
 }
 
 TEST(ResultFolder, AFileInTheWayIsAConfigError) {

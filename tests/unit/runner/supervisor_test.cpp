@@ -172,15 +172,22 @@ TEST(Supervisor, AnExceptionOnAThreadOfItsOwnHasItsWords) {
 }
 
 TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
-  const Outcome outcome = supervise(2, [](int rank) {
-    if (rank == 1) kill(getpid(), SIGABRT);
-    sleep_ms(60'000);
-  });
-  EXPECT_THAT(outcome.reason, MatchesRegex("rank 1 failed: killed by signal 6 \\(Aborted\\)\n"
-                                           "  where: rank 1 of 2, process [0-9]+\n"
-                                           "  got: no error message\n"
-                                           "  expected: every rank ends by itself, and says how\n"
-                                           "  hint: it crashed, .*"));
+  for (const auto& [signal, name, hint] : {std::tuple(SIGABRT, "Aborted", "it crashed, .*"),
+                                           {SIGTERM, "Terminated", "who sent it\\?.*"},
+                                           {SIGXCPU, "CPU time limit exceeded", ".*ulimit -t.*"}}) {
+    const Outcome outcome = supervise(2, [signal = signal](int rank) {
+      if (rank == 1) kill(getpid(), signal);
+      sleep_ms(60'000);
+    });
+    EXPECT_THAT(outcome.reason, MatchesRegex("rank 1 failed: killed by signal " +
+                                             std::to_string(signal) + " \\(" + name +
+                                             "\\)\n"
+                                             "  where: rank 1 of 2, process [0-9]+\n"
+                                             "  got: no error message\n"
+                                             "  expected: every rank ends by itself, and says how\n"
+                                             "  hint: " +
+                                             hint));
+  }
 }
 
 TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
