@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -234,14 +233,9 @@ TEST_F(Checkpoint, OfASweepThatWasInterruptedTheRestRuns) {
   fs::remove_all(folder_.path() / "saved/strategy=zero1");
   const CommandResult rest = run({save_, "train.resume_from=latest"});
   EXPECT_THAT(rest.out, HasSubstr("not here: the run of the checkpoint has done all steps"));
-  EXPECT_TRUE(fs::exists(folder_.path() / "saved/strategy=zero1/step-00000004"));
-}
-
-TEST_F(Checkpoint, EachPointOfASweepHasItsOwn) {
-  folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, zero1]}\n", 3));
-  run({save_});
-  EXPECT_TRUE(fs::exists(folder_.path() / "saved/strategy=flat/step-00000004"));
-  EXPECT_TRUE(fs::exists(folder_.path() / "saved/strategy=zero1/step-00000004"));
+  for (const char* point : {"strategy=flat", "strategy=zero1"}) {
+    EXPECT_TRUE(fs::exists(folder_.path() / "saved" / point / "step-00000004")) << point;
+  }
   run({save_, "train.resume_from=latest", "train.steps=5"});
 }
 

@@ -1,5 +1,4 @@
-// The kind of experiment `collectives` as a user meets it: tables and files, a kill and --resume,
-// refusals.
+// The kind of experiment `collectives` as a user meets it: tables and files, refusals.
 #include "support/ddprun_command.h"
 
 namespace ddprun::test::collectives_test {
@@ -44,19 +43,6 @@ TEST(Collectives, ASweepOverBackendsAndSizesIsATableWithLinesBelow) {
                     HasSubstr("% too wide for a page with: backend, collective, ")));
   EXPECT_THAT(file("summary.md"), HasSubstr("Times in microseconds, of the slowest rank"));
   EXPECT_THAT(file("steps.csv"), HasSubstr(",warmup,time_us,wrong,ranks_per_core\n"));
-}
-
-TEST(Collectives, ResumeTakesOverWhatWasDoneBeforeAKill) {
-  TemporaryFolder folder("two.yaml", kQuick + "sweep: {repeat.seconds: [0, 3600]}\n");
-  DdprunProcess process(folder, {"two.yaml", "-v", "--set", "repeat.count=1000000"});
-  ASSERT_TRUE(process.says("[2/2] 3600: step ")) << process.err();
-  kill(process.pid(), SIGKILL);
-  EXPECT_EQ(process.wait(10), 1000 + SIGKILL);
-  EXPECT_TRUE(eventually(5, [&process] { return process.ranks().empty(); }));
-  const CommandResult again =
-      must_run(folder, {"two.yaml", "--resume", "--set", "repeat.count=1000000", "--set",
-                        "sweep.repeat.seconds=[0, 0.1]"});
-  EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 0: taken over"), HasSubstr("[2/2] 0.1: starting")));
 }
 
 TEST(Collectives, HaveNothingToVerify) {

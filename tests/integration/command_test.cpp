@@ -1,6 +1,5 @@
 // The commands of ddprun from outside: exit status, messages, results.
 #include <algorithm>
-#include <memory>
 
 #include "support/ddprun_command.h"
 #include "support/joined_launch.h"
@@ -137,13 +136,9 @@ TEST(Command, ARefusedLibraryIsWarnedOfOnce) {
   EXPECT_EQ(run.err.find("plugin library refused: ", first + 1), std::string::npos) << run.err;
 }
 
-TEST(Command, AMistypedCommandIsCorrected) {
+TEST(Command, AMistypedCommandOrOptionIsCorrected) {
   TemporaryFolder folder;
   EXPECT_THAT(refusal_of(folder, {"lsit"}), HasSubstr("did you mean `ddprun list`?"));
-}
-
-TEST(Command, AMistypedOptionIsCorrected) {
-  TemporaryFolder folder;
   EXPECT_THAT(refusal_of(folder, {"e.yaml", "--formt", "json"}),
               AllOf(HasSubstr("error: unexpected argument"), HasSubstr("where: ddprun run"),
                     HasSubstr("got: --formt"), HasSubstr("did you mean '--format'?")));

@@ -1,6 +1,5 @@
 // ddprun compare and explain, of results that runs wrote.
 #include <filesystem>
-#include <fstream>
 
 #include "support/ddprun_command.h"
 

@@ -81,20 +81,25 @@ TEST(Diff, TheWayOfComputingTheSameIsRounding) {
   must_end(3, folder, {"diff", "many.yaml", "one.yaml", "--ulp", "0"});
 }
 
-/// Each step begins with the weights of the first: its gradients are wrong, and the next forward
-/// is right again.
-TEST(Diff, NamesTheStepAndTheGradient) {
-  TemporaryFolder folder;
-  const CommandResult run =
-      diff_planted(folder, "strategy: flat",
-                   "strategy: {name: planted, fault: halve, rank: 1, first: 3, last: 3}");
-  EXPECT_THAT(run.out, HasSubstr("wrong parts from right: step 3, backward, unit head: the "
-                                 "gradient of lm_head.weight differs by "));
-  const json row = row_of(folder, "right");
-  EXPECT_FALSE(row.at("passed").get<bool>());
-  EXPECT_EQ(row.at("parts").at("step"), 3);
+TEST(Diff, NamesWhereTheyPart) {
+  for (const auto& [old, now, place] :
+       {std::tuple("flat", "{name: planted, fault: halve, rank: 1, first: 3, last: 3}",
+                   "step 3, backward, unit head: the gradient of lm_head.weight differs by "),
+        {"flat", "{name: planted, fault: half_an_update, first: 2, last: 2}",
+         "step 2, update, unit "},
+        {"eager", "{name: planted, fault: not_causal}",
+         "step 0, forward, unit layers.0: the output of unit layers.0 differs by "}}) {
+    TemporaryFolder folder;
+    EXPECT_THAT(diff_planted(folder, old, now).out,
+                HasSubstr("wrong parts from right: " + std::string(place)));
+    const json row = row_of(folder, "right");
+    EXPECT_FALSE(row.at("passed").get<bool>());
+    EXPECT_EQ("step " + row.at("parts").at("step").dump(), std::string(place).substr(0, 6));
+  }
 }
 
+/// Each step begins with the weights of the first: its gradients are wrong, and the next forward
+/// is right again.
 TEST(Diff, LossyGradientsPartAndTheNextForwardDoesNot) {
   TemporaryFolder folder;
   diff_planted(folder, "flat", "powersgd");
@@ -102,21 +107,6 @@ TEST(Diff, LossyGradientsPartAndTheNextForwardDoesNot) {
   EXPECT_EQ(row.at("parts").at("phase"), "backward");
   EXPECT_EQ(row.at("phases").at("forward").at("largest").at("ulp"), 0.0);
   EXPECT_EQ(row.at("phases").at("update").at("largest").at("ulp"), 0.0);
-}
-
-TEST(Diff, NamesTheUpdate) {
-  TemporaryFolder folder;
-  const CommandResult run =
-      diff_planted(folder, "strategy: flat",
-                   "strategy: {name: planted, fault: half_an_update, first: 2, last: 2}");
-  EXPECT_THAT(run.out, HasSubstr("wrong parts from right: step 2, update, unit "));
-}
-
-TEST(Diff, NamesTheUnitOfForward) {
-  TemporaryFolder folder;
-  const CommandResult run = diff_planted(folder, "eager", "{name: planted, fault: not_causal}");
-  EXPECT_THAT(run.out, HasSubstr("wrong parts from right: step 0, forward, unit layers.0: the "
-                                 "output of unit layers.0 differs by "));
 }
 
 TEST(Diff, RefusesWhatCannotBeCompared) {

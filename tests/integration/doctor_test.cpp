@@ -1,5 +1,4 @@
-// `ddprun doctor`, what device cuda says where it cannot run, and that a CPU run loads nothing of
-// CUDA.
+// `ddprun doctor`, and that a CPU run loads nothing of CUDA.
 #include <set>
 
 #include "support/ddprun_command.h"
@@ -36,22 +35,6 @@ TEST(Doctor, APluginThatDoesNotFitIsAFailure) {
       must_end(1, folder, {"doctor", "--plugin-path", (folder.path() / "plugins").string()});
   EXPECT_THAT(run.out, AllOf(HasSubstr("refused plugin"), HasSubstr("broken.so"),
                              HasSubstr("shm all-reduce"), Not(HasSubstr("\033"))));
-}
-
-TEST(Cuda, WithoutAGpuAnExperimentIsRefusedBeforeAnyRankStarts) {
-  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
-  TemporaryFolder folder("one.yaml", tiny_experiment());
-  const auto words = [](const std::string& command) {
-    return with_sets({command, "one.yaml"}, {"world.device=cuda", "model.kernels=reference"});
-  };
-  EXPECT_THAT(refusal_of(folder, words("run")),
-              AllOf(HasSubstr("error: "), HasSubstr("cuda"), HasSubstr("hint: "),
-                    HasSubstr("--set world.device=cuda"), Not(HasSubstr("rank"))));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
-  // The file is right all the same: it may travel to a machine that has a GPU.
-  EXPECT_THAT(must_run(folder, words("validate")).out,
-              AllOf(HasSubstr("one.yaml: valid, 1 experiment"),
-                    HasSubstr("this machine cannot run"), HasSubstr("cuda")));
 }
 
 TEST(Cuda, ARunOnTheCpuLoadsNothingOfIt) {

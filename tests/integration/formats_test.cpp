@@ -79,11 +79,6 @@ TEST(Formats, ATableInAPipeHas100Columns) {
   EXPECT_THAT(whole, Not(HasSubstr("too few")));
 }
 
-TEST(Formats, ARefusalPrintsNothingElse) {
-  TemporaryFolder folder("bad.yaml", tiny_experiment("unknown: 1\n"));
-  EXPECT_EQ(must_end(2, folder, {"bad.yaml", "--format", "json"}).out, "");
-}
-
 TEST(Formats, BadValuesAreRefused) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
   const auto refusal = [&folder](std::vector<std::string> words) {
@@ -92,6 +87,7 @@ TEST(Formats, BadValuesAreRefused) {
     EXPECT_EQ(run.out, "");
     return run.err;
   };
+  EXPECT_THAT(refusal({"--format", "json", "--set", "unknown=1"}), HasSubstr("unknown key"));
   EXPECT_THAT(refusal({"--format", "xml"}), HasSubstr("xml not in {table,markdown,csv,json}"));
   EXPECT_THAT(refusal({"--columns", "-1"}),
               AllOf(HasSubstr("-1 not in range"), HasSubstr("100000")));

@@ -45,18 +45,16 @@ TEST(HostileInputs, ADeletedFolderIsSaid) {
               HasSubstr("error: ddprun cannot start: the current folder is not there any more"));
 }
 
-TEST(HostileInputs, WantOfMemoryIsSaid) {
+TEST(HostileInputs, WantOfMemoryOrOfStackIsSaid) {
   TemporaryFolder folder("a.yaml", tiny_experiment());
-  const CommandResult run = must_end(1, folder, {"validate", "a.yaml"}, after("ulimit -v 400000"));
-  EXPECT_THAT(run.err, AllOf(HasSubstr("error: ddprun cannot start: memory ran out"),
-                             HasSubstr("ulimit -v")));
-}
-
-TEST(HostileInputs, WantOfStackIsSaid) {
-  TemporaryFolder folder("a.yaml", tiny_experiment());
-  const CommandResult run = must_end(1, folder, {"validate", "a.yaml"}, after("ulimit -s 64"));
-  EXPECT_THAT(run.err, AllOf(HasSubstr("error: ddprun cannot start: the stack"),
-                             HasSubstr("512 KiB"), HasSubstr("ulimit -s")));
+  const auto error = [&](const std::string& limit) {
+    return must_end(1, folder, {"validate", "a.yaml"}, after(limit)).err;
+  };
+  EXPECT_THAT(
+      error("ulimit -v 400000"),
+      AllOf(HasSubstr("error: ddprun cannot start: memory ran out"), HasSubstr("ulimit -v")));
+  EXPECT_THAT(error("ulimit -s 64"), AllOf(HasSubstr("error: ddprun cannot start: the stack"),
+                                           HasSubstr("512 KiB"), HasSubstr("ulimit -s")));
 }
 
 TEST(HostileInputs, ValidatingADeepModelTakesNoMemory) {

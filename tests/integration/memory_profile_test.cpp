@@ -1,7 +1,6 @@
 // profile.memory as a user meets it: files whose figures add up. As profile.operators it takes no
 // step that is measured.
 #include <algorithm>
-#include <numeric>
 
 #include "support/ddprun_command.h"
 

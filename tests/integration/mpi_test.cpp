@@ -35,6 +35,19 @@ class Mpi : public testing::Test {
                                  "--oversubscribe", "--bind-to", "none"});
   }
 
+  /// All rows of that experiment are right on `ranks` ranks. Returns its result.
+  json proved(int ranks, const std::string& yaml, std::size_t rows) {
+    folder_.write("all.yaml", yaml);
+    const auto run = start(ranks, {"all.yaml"});
+    EXPECT_EQ(run->wait(120), 0) << run->err();
+    json result = result_of(folder_, "all");
+    EXPECT_EQ(result["rows"].size(), rows);
+    for (const json& row : result["rows"]) {
+      EXPECT_EQ(row["status"], "ok") << row["label"] << row["reason"];
+      EXPECT_EQ(row["statistics"].value("wrong", 0), 0) << row["label"];
+    }
+    return result;
+  }
   /// Of Open MPI's own folder below TMPDIR: two mpirun that make it at once fail.
   static std::string own_files(const TemporaryFolder& folder) {
     return "TMPDIR=" + folder.path().string();
@@ -49,14 +62,6 @@ const std::string kCollectives =
     "collectives: {bytes: 40000}\n"
     "repeat: {warmup: 1, count: 4, seconds: 5}\n";
 
-void expect_proved(const json& result, std::size_t rows) {
-  ASSERT_EQ(result["rows"].size(), rows);
-  for (const json& row : result["rows"]) {
-    EXPECT_EQ(row["status"], "ok") << row["label"] << row["reason"];
-    EXPECT_EQ(row["statistics"]["wrong"], 0) << row["label"];
-  }
-}
-
 TEST_F(Mpi, TwoLaunchesOnOneHostDoNotMeet) {
   const TemporaryFolder other_folder;
   folder_.write("one.yaml", tiny_experiment());
@@ -70,66 +75,55 @@ TEST_F(Mpi, TwoLaunchesOnOneHostDoNotMeet) {
 
 TEST_F(Mpi, EveryCollectiveIsRightBesideTheOtherBackends) {
   // A barrier has no size.
-  folder_.write("kinds.yaml",
-                "experiment: collectives\n"
-                "world: {timeout_s: 30}\n"
-                "collectives: {}\n"
-                "repeat: {warmup: 1, count: 4, seconds: 5}\n"
-                "sweep:\n"
-                "  world.backend: [gloo, shm, mpi]\n"
-                "  collectives.collective: [all_reduce, reduce_scatter, all_gather, broadcast, "
-                "barrier]\n");
-  const auto run = start(3, {"kinds.yaml"});
-  ASSERT_EQ(run->wait(120), 0) << run->err();
-  const json result = result_of(folder_, "kinds");
-  expect_proved(result, 15);
+  const json result = proved(3,
+                             "experiment: collectives\n"
+                             "world: {timeout_s: 30}\n"
+                             "collectives: {}\n"
+                             "repeat: {warmup: 1, count: 4, seconds: 5}\n"
+                             "sweep:\n"
+                             "  world.backend: [gloo, shm, mpi]\n"
+                             "  collectives.collective: [all_reduce, reduce_scatter, all_gather, "
+                             "broadcast, barrier]\n",
+                             15);
   EXPECT_EQ(result["rows"][10]["ranks"][0]["backend"], "mpi (asked for)");
 }
 
 TEST_F(Mpi, ReducesEveryTypeThatItHas) {
-  folder_.write("types.yaml",
-                kCollectives +
-                    "sweep:\n"
-                    "  collectives.in_place: [true, false]\n"
-                    "  collectives.collective: [all_reduce, reduce_scatter]\n"
-                    "  collectives.dtype: [float32, float64, int8, uint8, int32, int64]\n"
-                    "  collectives.op: [sum, max]\n");
-  const auto run = start(2, {"types.yaml"});
-  ASSERT_EQ(run->wait(120), 0) << run->err();
-  expect_proved(result_of(folder_, "types"), 48);
+  proved(2,
+         kCollectives +
+             "sweep:\n"
+             "  collectives.in_place: [true, false]\n"
+             "  collectives.collective: [all_reduce, reduce_scatter]\n"
+             "  collectives.dtype: [float32, float64, int8, uint8, int32, int64]\n"
+             "  collectives.op: [sum, max]\n",
+         48);
 }
 
 TEST_F(Mpi, DividesOnceForAMeanAndMovesWhatItCannotAdd) {
-  folder_.write("rest.yaml",
-                kCollectives +
-                    "sweep:\n"
-                    "  collectives:\n"
-                    "    - {op: avg}\n"
-                    "    - {op: avg, dtype: float64}\n"
-                    "    - {op: avg, collective: reduce_scatter}\n"
-                    "    - {dtype: bfloat16, collective: all_gather}\n"
-                    "    - {dtype: bfloat16, collective: all_gather, in_place: false}\n"
-                    "    - {dtype: float16, collective: broadcast}\n");
-  const auto run = start(3, {"rest.yaml"});
-  ASSERT_EQ(run->wait(120), 0) << run->err();
-  expect_proved(result_of(folder_, "rest"), 6);
+  proved(3,
+         kCollectives +
+             "sweep:\n"
+             "  collectives:\n"
+             "    - {op: avg}\n"
+             "    - {op: avg, dtype: float64}\n"
+             "    - {op: avg, collective: reduce_scatter}\n"
+             "    - {dtype: bfloat16, collective: all_gather}\n"
+             "    - {dtype: bfloat16, collective: all_gather, in_place: false}\n"
+             "    - {dtype: float16, collective: broadcast}\n",
+         6);
 }
 
 TEST_F(Mpi, TrainsAsGlooDoes) {
-  folder_.write("one.yaml", tiny_experiment("sweep:\n"
-                                            "  world.backend: [gloo, mpi]\n"
-                                            "  strategy: [flat, bucketed, torch_ddp]\n"));
-  const auto run = start(2, {"one.yaml"});
-  ASSERT_EQ(run->wait(120), 0) << run->err();
-  const json result = result_of(folder_, "one");
-  ASSERT_EQ(result["rows"].size(), 6u);
-  const auto losses = [&result](std::size_t row) {
-    return result["rows"][row]["ranks"][0]["samples"]["loss"].get<std::vector<double>>();
+  const json rows = proved(2,
+                           tiny_experiment("sweep:\n"
+                                           "  world.backend: [gloo, mpi]\n"
+                                           "  strategy: [flat, bucketed, torch_ddp]\n"),
+                           6)["rows"];
+  const auto losses = [&rows](std::size_t row) {
+    return rows[row]["ranks"][0]["samples"]["loss"].get<std::vector<double>>();
   };
-  for (std::size_t row = 0; row < 6; ++row) {
-    EXPECT_EQ(result["rows"][row]["status"], "ok") << result["rows"][row]["reason"];
-    EXPECT_EQ(losses(row), losses(row % 3)) << "two addends have one sum";
-  }
+  for (std::size_t row : {3, 4, 5})
+    EXPECT_EQ(losses(row), losses(row - 3)) << "two addends have one sum";
 }
 
 TEST_F(Mpi, GradientsThatItCannotAddAreRefused) {

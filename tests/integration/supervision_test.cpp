@@ -79,28 +79,6 @@ TEST_F(Supervision, ARankKilledIsNamedWithItsSignal) {
               HasSubstr("killed by signal 9"));
 }
 
-TEST_F(Supervision, ARankThatIsAskedToEndHasNotCrashed) {
-  kill(process_->ranks().back(), SIGTERM);
-  EXPECT_EQ(process_->wait(10), 1) << process_->err();
-  EXPECT_THAT(process_->err(), AllOf(HasSubstr("rank 1 failed: killed by signal 15 (Terminated)"),
-                                     HasSubstr("who sent it?"), Not(HasSubstr("crashed"))));
-}
-
-TEST_F(Supervision, ARankWhoseTimeIsLimitedHasNotCrashed) {
-  kill(process_->ranks().back(), SIGXCPU);
-  EXPECT_EQ(process_->wait(10), 1) << process_->err();
-  EXPECT_THAT(process_->err(), AllOf(HasSubstr("rank 1 failed: killed by signal 24"),
-                                     HasSubstr("ulimit -t"), Not(HasSubstr("crashed"))));
-}
-
-TEST_F(Supervision, ARankWhoseLibraryWasCutHasNotCrashed) {
-  kill(process_->ranks().back(), SIGBUS);
-  EXPECT_EQ(process_->wait(10), 1) << process_->err();
-  EXPECT_THAT(process_->err(),
-              AllOf(HasSubstr("rank 1 failed: killed by signal 7"),
-                    HasSubstr("was cut or written over"), Not(HasSubstr("crashed"))));
-}
-
 TEST_F(Supervision, AStoppedPeerOfADeadRankIsEndedToo) {
   const std::vector<pid_t> ranks = process_->ranks();
   kill(ranks.front(), SIGSTOP);  // deaf to SIGTERM

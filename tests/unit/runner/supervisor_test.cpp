@@ -174,7 +174,8 @@ TEST(Supervisor, AnExceptionOnAThreadOfItsOwnHasItsWords) {
 TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
   for (const auto& [signal, name, hint] : {std::tuple(SIGABRT, "Aborted", "it crashed, .*"),
                                            {SIGTERM, "Terminated", "who sent it\\?.*"},
-                                           {SIGXCPU, "CPU time limit exceeded", ".*ulimit -t.*"}}) {
+                                           {SIGXCPU, "CPU time limit exceeded", ".*ulimit -t.*"},
+                                           {SIGBUS, "Bus error", ".*was cut or written over.*"}}) {
     const Outcome outcome = supervise(2, [signal = signal](int rank) {
       if (rank == 1) kill(getpid(), signal);
       sleep_ms(60'000);
