@@ -2,9 +2,7 @@
 // goes on from its checkpoint has the losses and the parameters of one that was not, bit for bit.
 #include <ATen/Parallel.h>
 
-#include <filesystem>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "combinations.h"

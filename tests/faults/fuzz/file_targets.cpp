@@ -1,6 +1,5 @@
 // Targets that are files beside an experiment: data, earlier results, plugin libraries.
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "ddprun/config/registry.h"
 #include "ddprun/data/data.h"

@@ -13,7 +13,6 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <sstream>
 #include <stdexcept>
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 
 #include "ddprun/base/descriptor.h"
 #include "support/matchers.h"

@@ -6,7 +6,6 @@
 #include <sys/un.h>
 
 #include <chrono>
-#include <fstream>
 #include <stdexcept>
 
 #include "ddprun/base/descriptor.h"

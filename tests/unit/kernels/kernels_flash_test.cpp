@@ -1,5 +1,4 @@
 // FlashAttention-2 of bfloat16, multiplied as float32 and as pairs, beside that of float32.
-#include <array>
 
 #include "ddprun/kernels/attention/flash_attention.h"
 #include "support/kernel_arrays.h"

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstring>
 #include <map>
-#include <sstream>
 
 #include "ddprun/live/live_file.h"
 #include "support/ddprun_command.h"

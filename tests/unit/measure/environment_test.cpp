@@ -2,8 +2,6 @@
 #include "ddprun/measure/environment.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 

@@ -7,7 +7,6 @@
 
 #include <map>
 #include <numeric>
-#include <stdexcept>
 #include <thread>
 
 #include "support/matchers.h"
