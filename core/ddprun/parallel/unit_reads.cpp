@@ -49,6 +49,7 @@ bool UnitReads::is_there(int index, std::uint64_t node) const {
 }
 
 void UnitReads::check(const at::Tensor& loss) const {
+  if (!loss.defined() || !loss.grad_fn()) return;  // an evaluation
   const std::uint64_t thread = at::RecordFunction::currentThreadId();
   std::vector<const Node*> to_visit = {loss.grad_fn().get()};
   std::unordered_set<const Node*> seen;
@@ -75,8 +76,9 @@ void UnitReads::refuse(int index, const Node& reader) const {
                                   unit.name, reader.name()),
                .expected = "a parameter read within ddp.unit() of its own unit: it is gathered for "
                            "that, and elsewhere its place holds other values",
-               .hint = "read it there; or give both units one NamedTensor::unit; or give the tensor "
-                       "twice, once in each unit, as a tied weight"});
+               .hint =
+                   "read it there; or give both units one NamedTensor::unit; or give the tensor "
+                   "twice, once in each unit, as a tied weight"});
 }
 
 }  // namespace ddprun
