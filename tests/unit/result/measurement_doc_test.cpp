@@ -1,7 +1,7 @@
 // docs/measurement.md cannot rot: its tables are those of the declared quantities.
 //
 // After a change of a declaration, rewrite the tables: DDPRUN_UPDATE_DOCS=1
-// build/release/bin/unit_result --gtest_filter=MeasurementDoc.*
+// build/release/bin/unit_profile --gtest_filter=MeasurementDoc.*
 #include <gtest/gtest.h>
 
 #include <set>
