@@ -19,15 +19,12 @@ const Unit& unit_of(const StrategyContext& context, int unit) {
 }  // namespace
 
 UnitGradients::UnitGradients(StrategyContext& context, std::function<void(int unit)> arrived)
-    : context_(context),
-      arrived_(std::move(arrived)),
-      under_way_(count(context)),
-      transfers_(count(context)) {}
+    : context_(context), arrived_(std::move(arrived)), under_way_(count(context)) {}
 
 void UnitGradients::wait(int unit) {
   if (!under_way_[unit]) return;
-  transfers_[unit].wait();
-  under_way_[unit] = false;
+  under_way_[unit]->wait();
+  under_way_[unit].reset();
   if (arrived_) arrived_(unit);
 }
 
@@ -39,8 +36,7 @@ void UnitGradients::before_unit(Pass pass, int unit) {
 void UnitGradients::after_unit(Pass pass, int unit) {
   if (pass == Pass::forward) return;
   const Unit& own = unit_of(context_, unit);
-  transfers_[unit] = slices(context_).reduce_scatter_gradients(own.range, own.name);
-  under_way_[unit] = true;
+  under_way_[unit] = slices(context_).reduce_scatter_gradients(own.range, own.name);
 }
 
 void UnitGradients::finish(const std::function<void(int unit)>& then) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "ddprun/plugin/sharding.h"
@@ -30,8 +31,7 @@ class UnitGradients {
 
   StrategyContext& context_;
   std::function<void(int unit)> arrived_;
-  std::vector<bool> under_way_;  // by unit
-  std::vector<Transfer> transfers_;
+  std::vector<std::optional<Transfer>> under_way_;  // by unit
 };
 
 /// Whether the memory of a unit's parameters serves another when forward has left the unit.
