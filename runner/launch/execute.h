@@ -45,7 +45,6 @@ class Executor {
   /// Whether this process prints and writes the report.
   bool reports() const { return !joined_ || joined_->rank == 0; }
   std::string launcher() const { return joined_ ? joined_->launcher : kOwnLauncher; }
-  int world_size() const { return joined_ ? joined_->world_size : 0; }
 
  private:
   /// Shows the progress of ranks, if this process reports.
