@@ -269,6 +269,9 @@ ConfigNode tuned_document(const Tuning& tuning, const TunedCandidate& candidate)
   if (sweeps(tuning.file)) erase(document, kReport);  // it names keys that are no longer swept
   for (const auto& [key, value] : candidate.choice.values) set_path(document, key, value);
   make_paths_absolute(document, candidate.run.resolved);
+  if (ConfigNode* const train = document.find("train")) {  // candidates have no evaluation
+    make_paths_absolute(*train, *first_run(tuning.file).resolved.find("train"));
+  }
   if (document.find("name") == nullptr) set_path(document, "name", text_node(tuning.file.name));
   return document;
 }

@@ -70,11 +70,13 @@ TEST_F(Tune, WhatIsFastestStays) {
 /// Its relative paths hold from the result folder, too, and nothing that the sweep needed is left.
 TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
   folder_.write("text.txt", std::string(5000, 'a'));
+  folder_.write("held.txt", std::string(5000, 'b'));
   folder_.write("e.yaml", tiny_experiment("report: {repeats: 2, baseline: {strategy: flat}}\n"
                                           "sweep: {strategy: [flat, naive]}\n",
                                           10));
   const CommandResult run =
-      must_run(folder_, words({"--set", "data={source: text, path: text.txt}", "--over", "strategy",
+      must_run(folder_, words({"--set", "data={source: text, path: text.txt}", "--set",
+                               "train.eval={every: 5, path: held.txt}", "--over", "strategy",
                                "--format", "json", "--minutes", "0.1"}));
   const json printed = json::parse(run.out);
   EXPECT_EQ(printed.at("winner"), found().at("winner"));
