@@ -1,5 +1,6 @@
 // Sentences below a table of training, against rows whose numbers were made up for them.
 #include <cmath>
+#include <numbers>
 
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
@@ -338,9 +339,11 @@ TEST(Findings, AWarmUpThatSleepsIsSaid) {
 TEST(Findings, WhatAModelWroteStandsBesideTheBitsOfATarget) {
   auto rows = table_of({runs_of("strategy=flat", {100})});
   rows[0].ranks[0].texts = {{4, "The a"}};
-  EXPECT_THAT(sentences(rows), ElementsAre(HasSubstr(" bits per byte of rank 0's last batch")));
+  rows[0].ranks[0].samples.back()[training().loss] = 3 * std::numbers::ln2;
+  rows[0].ranks[1].samples.back()[training().loss] = 4 * std::numbers::ln2;
+  EXPECT_THAT(sentences(rows), ElementsAre(HasSubstr("at 3.50 bits per byte of the last batch")));
   rows[0].config["data"]["source"] = "tokens";
-  EXPECT_THAT(sentences(rows), ElementsAre(HasSubstr(" bits per token of rank 0's last batch")));
+  EXPECT_THAT(sentences(rows), ElementsAre(HasSubstr("at 3.50 bits per token of the last batch")));
 }
 
 TEST(Findings, WhatChecksTookIsSaidBesideTheirBudget) {

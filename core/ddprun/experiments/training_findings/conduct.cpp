@@ -205,9 +205,8 @@ std::vector<Finding> stood_still(const Rows& rows) {
 /// What the row with the lowest loss wrote last.
 std::vector<Finding> wrote(const Rows& rows) {
   const RowRuns* best = nullptr;
-  const auto loss = [](const RowRuns& row) {
-    return run_of(row).ranks.front().samples.back()[training().loss];
-  };
+  // Where documents end, a rank's own loss is no mean of its targets.
+  const auto loss = [](const RowRuns& row) { return (*row.front())[training().loss].last; };
   for (const RowRuns& row : rows) {
     if (run_of(row).ranks.front().texts.empty() || is_control(row)) continue;
     if (best == nullptr || loss(row) < loss(*best)) best = &row;
@@ -220,11 +219,9 @@ std::vector<Finding> wrote(const Rows& rows) {
   const bool of_bytes = !config.contains(source) || config[source] == "text";
   std::string text = last.text;
   std::ranges::replace(text, '\n', ' ');
-  return {
-      {fmt::format("{} wrote after {} steps, at {:.2f} bits per {} of rank 0's last batch: "
-                   "\"{}\"",
-                   name_of(*best), last.step, loss(*best) / std::numbers::ln2,
-                   of_bytes ? "byte" : "token", text)}};
+  return {{fmt::format("{} wrote after {} steps, at {:.2f} bits per {} of the last batch: \"{}\"",
+                       name_of(*best), last.step, loss(*best) / std::numbers::ln2,
+                       of_bytes ? "byte" : "token", text)}};
 }
 
 }  // namespace
