@@ -64,8 +64,9 @@ std::string trimmed(std::string line) {
   return line;
 }
 
+/// What Markdown would read otherwise, as in "layers.*", "head.*".
 std::string escaped(std::string text) {
-  boost::replace_all(text, "|", "\\|");
+  for (const char* mark : {"|", "*"}) boost::replace_all(text, mark, std::string("\\") + mark);
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
@@ -83,6 +84,11 @@ std::string in_latex(const std::string& text) {
       {"}", "\\}"},
       {"~", "\\textasciitilde{}"},
       {"^", "\\textasciicircum{}"},
+      {"<", "\\textless{}"},
+      {">", "\\textgreater{}"},
+      {"|", "\\textbar{}"},
+      {"[", "{[}"},  // behind the end of a row, these two are its options
+      {"*", "{*}"},
       {"–", "--"},
       {"±", "$\\pm$"},
       {"µ", "$\\mu$"},

@@ -51,6 +51,15 @@ TEST(Latex, TablesHaveRulesAndEscapeWhatLatexWouldRead) {
             "\\end{tabular}\n");
 }
 
+TEST(Latex, AListThatBeginsARowIsNoOptionOfTheRowBefore) {
+  TextTable table;
+  table.columns = {{"frozen", false}};
+  for (const char* name : {"[\"a.*\", \"b.*\"]", "*.c", "d<e>|"}) table.add({name});
+  EXPECT_THAT(table.latex(), HasSubstr("{[}\"a.{*}\", \"b.{*}\"] \\\\\n{*}.c \\\\\n"
+                                       "d\\textless{}e\\textgreater{}\\textbar{} \\\\\n"));
+  EXPECT_THAT(table.markdown(), HasSubstr("| [\"a.\\*\", \"b.\\*\"] |\n| \\*.c |\n| d<e>\\| |"));
+}
+
 TEST(Latex, TheReportsTableHasNoMarkThatAFontMayLack) {
   const std::string latex = report_table(TableLines({known_row("a")})).latex();
   EXPECT_THAT(latex,
