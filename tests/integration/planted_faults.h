@@ -265,6 +265,7 @@ inline std::vector<Planted> planted_faults() {
        {"attention_computed: attention planted: failed before step 0: rank 0: output is off by"}},
       {"attention_without_the_last_key", attention("drop_last_key"), {"output is off by"}},
       {"attention_scale_off_by_1_percent", attention("scale"), {"output is off by"}},
+      {"attention_clamps_scores", attention("clamp_scores"), {"output is off by"}},
       {"attention_without_gradient_of_q", attention("no_gradient_of_q"), {"dq is off by"}},
       {"attention_without_gradient_of_k", attention("no_gradient_of_k"), {"dk is off by"}},
       {"attention_to_8_keys", attention("window"), {"output is off by"}},

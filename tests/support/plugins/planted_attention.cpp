@@ -18,14 +18,16 @@ namespace ddprun::planted {
 class PlantedAttention final : public Attention {
  public:
   void declare_options(Options& options) override {
-    options.option("fault", &fault_, "what is wrong",
-                   {.one_of = {"nothing", "drop_last_key", "window", "no_gradient_of_q",
-                               "no_gradient_of_k", "no_gradient_of_v", "scale", "dq", "dk", "dv",
-                               "not_causal", "half_the_batch", "reuse", "evaluate_other",
-                               "reuse_scratch", "ignore_strides", "output", "across_documents"}});
+    options.option(
+        "fault", &fault_, "what is wrong",
+        {.one_of = {"nothing", "drop_last_key", "window", "no_gradient_of_q", "no_gradient_of_k",
+                    "no_gradient_of_v", "scale", "dq", "dk", "dv", "not_causal", "half_the_batch",
+                    "reuse", "evaluate_other", "reuse_scratch", "ignore_strides", "output",
+                    "across_documents", "clamp_scores"}});
     options.option("row", &row_, "where, in the last head", {.min = 0});
     options.option("first_head", &first_head_, "in the first head instead");
     options.option("scratches", &scratches_, "how many calls have memory of their own", {.min = 1});
+    options.option("scaled_by", &scaled_by_, "factor of the right scale");
     options.option("add", &add_, "to the first element of the row");
     options.option("not_a_number", &not_a_number_, "adds that instead");
   }
@@ -34,10 +36,11 @@ class PlantedAttention final : public Attention {
                      const AttentionOptions& options) override {
     if (fault_ == "drop_last_key") return without_last_key(q, k, v);
     if (fault_ == "window") return of_the_last_keys(q, k, v);
+    if (fault_ == "clamp_scores") return of_clamped_scores(q, k, v);
     const at::Tensor queries = without_gradient(q, "no_gradient_of_q");
     const at::Tensor keys = without_gradient(k, "no_gradient_of_k");
     const at::Tensor values = without_gradient(v, "no_gradient_of_v");
-    const at::Tensor scaled = fault_ == "scale" ? queries * 1.01 : queries;
+    const at::Tensor scaled = fault_ == "scale" ? queries * scaled_by_ : queries;
     const at::Tensor out = at::scaled_dot_product_attention(
         watched(scaled, "dq"), watched(keys, "dk"), watched(values, "dv"), {}, 0.0,
         options.causal && fault_ != "not_causal");
@@ -91,6 +94,16 @@ class PlantedAttention final : public Attention {
     return wrong - out.detach();
   }
 
+  /// Right up to scores of 16.
+  static at::Tensor of_clamped_scores(const at::Tensor& q, const at::Tensor& k,
+                                      const at::Tensor& v) {
+    const at::Tensor all = at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool));
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+    const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) * scale).clamp(-16, 16);
+    const double hidden = -std::numeric_limits<double>::infinity();
+    return at::matmul(at::softmax(scores.masked_fill(all.triu(1), hidden), -1), v);
+  }
+
   /// Sees 8 keys at most.
   static at::Tensor of_the_last_keys(const at::Tensor& q, const at::Tensor& k,
                                      const at::Tensor& v) {
@@ -125,6 +138,7 @@ class PlantedAttention final : public Attention {
   std::string fault_ = "nothing";  ///< the result with a wrong element, or what is done to all
   std::int64_t row_ = 0;
   bool first_head_ = false;
+  double scaled_by_ = 1.01;
   double add_ = 0.01;
   bool not_a_number_ = false;
   at::Tensor last_;

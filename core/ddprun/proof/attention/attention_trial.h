@@ -51,6 +51,8 @@ class AttentionTrial {
   /// The output of a call without gradients, as an evaluation makes it.
   at::Tensor output_alone();
   const TrialInputs& inputs() const { return inputs_; }
+  /// Multiplies the queries, and so the scores.
+  void scale_queries(double factor) { inputs_.q.mul_(factor); }
 
  private:
   AttentionOptions options() const;
