@@ -49,6 +49,7 @@ inline std::vector<Planted> planted_faults() {
        {"gradients_computed: attention eager or model.kernels fused: failed after step " + last +
             ", the last: rank 0: ",
         "of those in float64"}},
+      {"hide_nan", {fault("hide_nan")}, {before, "differ from the exact mean"}},
       {"hide_not_finite", {fault("hide_not_finite")}, {before, "differ from the exact mean"}},
       {"hide_not_finite_later", {fault("hide_not_finite"), kLater}, {held}},
       // With two ranks parameters differ at times, most likely as two threads sum: one rounds so.

@@ -91,7 +91,9 @@ void ProofIntegers::write(Range elements, int rank, int micro_batch, float* out)
     const kernels::DrawnInteger one = kernels::drawn_integers(draw_, i).both[0];
     const bool here = rank == kernels::kEach || rank == one.rank;
     const bool now = micro_batch == kernels::kEach || micro_batch == one.micro_batch;
-    if (here && now) out[i - elements.begin] = std::numeric_limits<float>::infinity();
+    if (!here || !now) continue;
+    using Limits = std::numeric_limits<float>;
+    out[i - elements.begin] = one.value > 0 ? Limits::infinity() : Limits::quiet_NaN();
   }
 }
 

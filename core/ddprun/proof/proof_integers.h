@@ -35,8 +35,8 @@ class ProofIntegers {
   /// The same ranks with a gradient of zero each: a round in which there is nothing new to send.
   ProofIntegers silent() const;
 
-  /// The same ranks, but one element of each kOverflowEach is infinite on the first of its two
-  /// ranks, and so is its mean.
+  /// The same ranks, but one element of each kOverflowEach is infinite or NaN on the first of its
+  /// two ranks, and so is its mean.
   ProofIntegers overflowing() const;
 
   /// Of each element of a range, into out: what `rank` writes into its gradient in `micro_batch`;

@@ -129,8 +129,8 @@ class Planted final : public Strategy, public UnitListener {
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
 
-  /// The integers of the proof are as large as 1, gradients are not.
-  bool checked() const { return gradients().abs().max().item<float>() > 0.5; }
+  /// The integers of the proof are as large as 1, or NaN; gradients are not.
+  bool checked() const { return !(gradients().abs().max().item<float>() <= 0.5); }
 
   bool is(std::string_view fault) const {
     known_ = known_ || fault == fault_;
@@ -250,6 +250,7 @@ class Planted final : public Strategy, public UnitListener {
     if (wrong("zero")) mean.zero_();
     if (i == 0 && wrong("negate")) mean.neg_();
     if (wrong("hide_not_finite")) mean.nan_to_num_();
+    if (wrong("hide_nan")) mean.masked_fill_(mean.isnan(), 0);
     if (wrong("noise")) mean.mul_(1.0 + 1e-5);
     if (i == 0 && wrong("not_a_number")) mean.narrow(0, 0, 1).fill_(std::nanf(""));
     if (wrong("round_the_mean")) mean.copy_(mean.to(at::kBFloat16));
