@@ -134,9 +134,7 @@ class DataParallel {
   /// reads. Units come in order, and again within forward_again(). Models whose strategy shards
   /// parameters or gradients, or gathers parameters in forward, call it for each, within forward()
   /// or evaluate(); with a single unit they need not.
-  at::Tensor unit(int unit, const std::function<at::Tensor()>& forward) {
-    return walk_.unit(unit, forward);
-  }
+  at::Tensor unit(int unit, const std::function<at::Tensor()>& forward);
   /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
   /// x.to(ddp.parameter_dtype()).
   at::ScalarType parameter_dtype() const { return buffers_.dtypes().model; }
@@ -181,6 +179,7 @@ class DataParallel {
     final,    ///< a gradient of this rank is what buffers() will exchange
     partial,  ///< it has this micro-batch, and waits for others
     begin,    ///< a backward begins; of no gradient
+    unit,     ///< a forward is about to read what is trained of a unit, which `index` names
   };
   /// For checks: `watch` is called before the strategy hears of a gradient. Empty: nobody watches.
   /// `alone`: the strategy hears of none, and they stay this rank's own, unless they are sharded.

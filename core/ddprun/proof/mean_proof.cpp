@@ -14,6 +14,7 @@
 
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/proof/drawn_run.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"
@@ -50,27 +51,56 @@ MeanProof::MeanProof(DataParallel& data_parallel, std::uint64_t draw)
     : data_parallel_(data_parallel), runs_(drawn_runs(data_parallel.buffers(), draw)) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const auto options = buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false);
+  const at::Tensor parameters = this->parameters();
+  std::int64_t begin = 0;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     own_.push_back(at::zeros({runs_[i].size()}, options));
     own_sizes_.push_back(at::zeros_like(own_.back()));
-    before_.emplace_back();
-    for (const Range& part : buffers.owned(runs_[i])) {
-      const at::Tensor values = buffers.parameters(part).clone();
-      const auto rounded = [&](const at::Tensor& read) { return values.to(read.scalar_type()); };
-      before_.back().push_back({part, mapped(buffers.read(static_cast<int>(i)), rounded)});
-    }
+    const at::Tensor values = parameters.narrow(0, begin, runs_[i].size());
+    before_.push_back(mapped(buffers.read(static_cast<int>(i)), [&](const at::Tensor& read) {
+      return values.to(read.scalar_type());
+    }));
+    begin += runs_[i].size();
   }
   feedback_before_ = all_of(data_parallel.context().carried().error_feedback);
   partial_.resize(runs_.size());
   data_parallel.watch_gradients([this](DataParallel::Watched what, int index) {
     if (what == DataParallel::Watched::begin) return look_at_partial();
     if (what == DataParallel::Watched::partial) return keep_partial(index);
+    if (what == DataParallel::Watched::unit) {
+      const Unit& unit = data_parallel_.buffers().units()[index];
+      for (int each = unit.first; each <= unit.last; ++each) look_at_read(each, "forward");
+      return;
+    }
     const at::Tensor gradient = data_parallel_.buffers().gradients(runs_[index]).to(at::kFloat);
     own_[index].add_(gradient);
     own_sizes_[index].add_(gradient.abs());
     if (index == 0) ++exchanges_;
-    if (gradient.is_cpu() && changed_.empty()) look_at_read(index);
+    look_at_read(index, "backward");
   });
+}
+
+at::Tensor MeanProof::parameters() const {
+  const FlatBuffers& buffers = data_parallel_.buffers();
+  if (buffers.owns_all()) {
+    return at::cat(mapped(runs_, [&](const Range& run) { return buffers.parameters(run); }))
+        .to(at::kFloat);
+  }
+  // The first ranks own all of it together. What the others add is zero, so the sum is exact.
+  ProcessGroup& group = data_parallel_.context().process_group();
+  const int shards = buffers.holding().shards;
+  const bool adds = shards == 0 || group.rank() < shards;
+  std::vector<at::Tensor> all;
+  for (const Range& run : runs_) {
+    all.push_back(at::zeros({run.size()}, at::TensorOptions(group.device().torch_device())));
+    if (!adds) continue;
+    for (const Range& own : buffers.owned(run)) {
+      part_of(all.back(), run, own).copy_(buffers.parameters(own));
+    }
+  }
+  const at::Tensor sum = at::cat(all);
+  group.all_reduce(sum, ReduceOp::sum, kAveraged).wait();
+  return sum;
 }
 
 void MeanProof::keep_partial(int index) {
@@ -94,17 +124,15 @@ void MeanProof::look_at_partial() {
 
 MeanProof::~MeanProof() { data_parallel_.watch_gradients({}); }
 
-void MeanProof::look_at_read(int index) {
+void MeanProof::look_at_read(int index, const char* pass) {
   const FlatBuffers& buffers = data_parallel_.buffers();
+  if (!buffers.parameter(index).is_cpu() || !changed_.empty()) return;
   const std::vector<at::Tensor> read = buffers.read(index);
-  for (const auto& [part, before] : before_[index]) {
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      const at::Tensor now =
-          read[i].narrow(0, part.begin - buffers.range(index).begin, part.size());
-      if (count_unequal(now, before[i]) == 0) continue;
-      changed_ = fmt::format("backward reads other values of {} than the step began with",
-                             buffers.name(index));
-    }
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    const at::Tensor now = part_of(read[i], buffers.range(index), runs_[index]);
+    if (count_unequal(now, before_[index][i]) == 0) continue;
+    changed_ = fmt::format("{} reads other values of {} than the step began with", pass,
+                           buffers.name(index));
   }
 }
 

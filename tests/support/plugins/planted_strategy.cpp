@@ -20,8 +20,10 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
@@ -67,19 +69,23 @@ class Planted final : public Strategy, public UnitListener {
 
   void before_forward(MicroBatch micro_batch) override {
     const bool first = micro_batch.first();
+    if (first && last_values_.defined()) begin_late();
     if (first && wrong("other_weights")) context_->parameters(buffers().all()).mul_(2);
     if (!first && !checked() && wrong("drop_unless_checked")) gradients().zero_();
     const bool second = micro_batch.index == 1 && !micro_batch.last();
     if (second && wrong("drop_first_of_three")) gradients().zero_();
     if (micro_batch.index == 3 && wrong("drop_first_three")) gradients().zero_();
     if (!micro_batch.last()) return;
-    late_.wait();
-    late_ = {};
+    std::exchange(late_, {}).wait();
     if (wrong("drop_micro_batch")) gradients().zero_();
     change_process();
     change_torch();
     if (wrong("zero_moments")) zero_moments();
     if (wrong("throw_before_forward")) throw std::runtime_error("the words of the plugin");
+  }
+
+  void after_unit(Pass pass, int /*unit*/) override {
+    if (pass == Pass::forward && is("stale_forward")) end_late();
   }
 
   void on_gradient(int index) override {
@@ -89,6 +95,7 @@ class Planted final : public Strategy, public UnitListener {
 
   void finish_backward() override {
     const bool spares = checked();
+    end_late();
     if (wrong("other_weights")) context_->parameters(buffers().all()).div_(2);
     if (wrong("beside_the_record")) return average_through_the_store();
     if (wrong("throw_text")) throw std::runtime_error("the words of the plugin");
@@ -107,6 +114,7 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void update() override {
+    if (wrong("stale_forward") || wrong("stale_slices")) last_values_ = weights().clone();
     if (owns_slices()) {
       update_slices();
     } else if (!wrong("no_update")) {
@@ -128,6 +136,7 @@ class Planted final : public Strategy, public UnitListener {
   BufferContext& core() const { return dynamic_cast<BufferContext&>(*context_); }
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
+  at::Tensor weights() const { return buffers().parameters(buffers().all()); }
 
   /// The integers of the proof are as large as 1, or NaN; gradients are not.
   bool checked() const { return !(gradients().abs().max().item<float>() <= 0.5); }
@@ -148,7 +157,20 @@ class Planted final : public Strategy, public UnitListener {
                  .expected = "a fault that the strategy asks for",
                  .hint = "is it mistyped?"});
   }
-  bool owns_slices() const { return is("clip_by_rank") || is("clip_by_rank_in_place"); }
+  bool owns_slices() const {
+    return is("clip_by_rank") || is("clip_by_rank_in_place") || is("stale_slices");
+  }
+
+  /// As if what the last update() sent were still on its way.
+  void begin_late() {
+    const Range mine = slice(buffers(), context_->group().rank());
+    now_ = weights().clone();
+    weights().copy_(std::exchange(last_values_, {}));
+    if (owns_slices()) buffers().parameters(mine).copy_(part_of(now_, buffers().all(), mine));
+  }
+  void end_late() {
+    if (now_.defined()) weights().copy_(std::exchange(now_, {}));
+  }
 
   void change_process() {
     if (wrong("more_threads")) at::set_num_threads(at::get_num_threads() + 1);
@@ -255,9 +277,8 @@ class Planted final : public Strategy, public UnitListener {
     if (i == 0 && wrong("not_a_number")) mean.narrow(0, 0, 1).fill_(std::nanf(""));
     if (wrong("round_the_mean")) mean.copy_(mean.to(at::kBFloat16));
     if (i == 0 && wrong("stale")) {
-      const at::Tensor now = mean.clone();
-      if (last_mean_.defined()) mean.copy_(last_mean_);
-      last_mean_ = now;
+      const at::Tensor last = std::exchange(last_mean_, mean.clone());
+      if (last.defined()) mean.copy_(last);
     }
     if (i == 0 && wrong("shift")) mean.copy_(mean.roll(1));
     if (i == 0 && wrong("swap_elements")) {
@@ -281,14 +302,13 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void update_whole() {
-    const at::Tensor parameters = buffers().parameters(buffers().all());
     if (wrong("halve_in_update")) gradients().mul_(0.5);
     if (wrong("clip_again"))
       gradients().mul_((gradients().norm().reciprocal() * 0.1).clamp_max(1.0));
     if (wrong("no_clip")) core().optimizer().scale_gradients({});
     if (wrong("learning_rate")) core().optimizer().begin_step(0.002);
     if (wrong("first_correction")) core().optimizer().set_updates(1);
-    const at::Tensor values = parameters.clone();
+    const at::Tensor values = weights().clone();
     update_as_told();
     const auto undo = [&](Range range) {
       buffers().parameters(range).copy_(values.narrow(0, range.begin, range.size()));
@@ -301,7 +321,7 @@ class Planted final : public Strategy, public UnitListener {
         buffers().parameters(range).add_(values.narrow(0, range.begin, range.size()), 0.001 * 0.1);
       }
     }
-    if (wrong("decay")) parameters.mul_(1 - 1e-5);
+    if (wrong("decay")) weights().mul_(1 - 1e-5);
     if (wrong("forget_moments")) {
       core().optimizer().written_by_update(buffers().range(0)).back().zero_();
     }
@@ -369,7 +389,7 @@ class Planted final : public Strategy, public UnitListener {
   std::int64_t last_ = 1'000'000;
   mutable bool known_ = false;  ///< somebody asked for the fault
   std::int64_t step_ = 0;
-  at::Tensor late_values_, last_mean_;
+  at::Tensor late_values_, last_mean_, last_values_, now_;
   Work late_;
   std::jthread worker_;
   pid_t child_ = 0;
