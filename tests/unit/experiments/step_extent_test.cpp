@@ -86,11 +86,12 @@ TEST(StepExtent, AForwardHasNoTimesOfWhatItDoesNotReach) {
       EXPECT_EQ(sample[q.collectives], 0);
       EXPECT_GT(sample[q.loss], 1);
     }
-    EXPECT_THAT(names_of_passed(ran.checks),
-                UnorderedElementsAre("initial_parameters_equal", "attention_computed",
-                                     "compute_copy", "parameters_equal", "parameters_unchanged",
-                                     "loss_again", "loss_computed", "process_as_told",
-                                     "collectives_as_planned", "rest_after_steps", "clock_agrees"));
+    EXPECT_THAT(
+        names_of_passed(ran.checks),
+        UnorderedElementsAre("initial_parameters_equal", "attention_computed", "compute_copy",
+                             "parameters_equal", "parameters_unchanged", "loss_again",
+                             "loss_computed", "process_as_told", "collectives_as_planned",
+                             "rest_after_steps", "clock_agrees", "samples_read"));
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
     ASSERT_EQ(ran.phases.size(), 1u);
@@ -127,10 +128,19 @@ TEST(StepExtent, ABackwardSynchronizesAndUpdatesNothing) {
       EXPECT_EQ(sample[q.collectives], 1);
       EXPECT_FALSE(sample.find(q.optimizer_ms));
     }
-    std::vector<std::string> expected = {
-        "initial_parameters_equal", "attention_computed", "compute_copy",      "parameters_equal",
-        "parameters_unchanged",     "loss_again",         "integer_gradients", "gradients_averaged",
-        "collectives_as_planned",   "rest_after_steps",   "clock_agrees",      "process_as_told"};
+    std::vector<std::string> expected = {"initial_parameters_equal",
+                                         "attention_computed",
+                                         "compute_copy",
+                                         "parameters_equal",
+                                         "parameters_unchanged",
+                                         "loss_again",
+                                         "integer_gradients",
+                                         "gradients_averaged",
+                                         "collectives_as_planned",
+                                         "rest_after_steps",
+                                         "clock_agrees",
+                                         "process_as_told",
+                                         "samples_read"};
     if (precision != std::string("fp8")) expected.emplace_back("gradients_computed");
     EXPECT_THAT(names_of_passed(ran.checks), testing::UnorderedElementsAreArray(expected));
     EXPECT_TRUE(at::equal(ran.before, ran.after));

@@ -216,6 +216,16 @@ Check check_skipped(const FlatBuffers& buffers, ProcessGroup& group) {
                           : "the step was skipped, as if gradients had overflowed, and none did");
 }
 
+Batch eighth_of(const Batch& batch) {
+  const std::int64_t count = batch.ids.size(0), time = batch.ids.size(1);
+  const std::int64_t samples = std::max<std::int64_t>(1, count / 8);
+  const std::int64_t tokens = std::clamp(count * time / 8, std::min<std::int64_t>(64, time), time);
+  const auto part = [&](const at::Tensor& all) {
+    return all.defined() ? all.narrow(0, 0, samples).narrow(1, 0, tokens).contiguous() : all;
+  };
+  return {part(batch.ids), part(batch.targets), part(batch.first_keys), batch.divisor};
+}
+
 std::string find_other_options(const Experiment& experiment, const Trainer& trainer,
                                const std::string& products) {
   const RunPlugins& plugins = trainer.plugins();

@@ -26,6 +26,10 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
 Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                      std::uint64_t seed);
 
+/// What check_gradients_computed() takes of a batch: an eighth of its samples or, if they are fewer
+/// than eight, of the first one's tokens, 64 at least where it has as many; the divisor stays.
+Batch eighth_of(const Batch& batch);
+
 /// Compares the factor that undid the scale of a step's loss with that scale, `scaled_by` of each
 /// micro-batch ("loss_scaled_back"). For precisions that scale it, after a step that was not
 /// skipped. All ranks call it.

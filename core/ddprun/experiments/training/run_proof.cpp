@@ -11,6 +11,7 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/experiments/training/data_proof.h"
 #include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/proof/proof.h"
@@ -29,6 +30,7 @@ std::string blamed(const std::string& check, const Experiment& experiment) {
   constexpr std::array kOfAny = {"rest_after_steps", "clock_agrees", "process_as_told",
                                  "parameters_unchanged"};
   if (contains(kOfAny, check)) return "a plugin";
+  if (check == "samples_read") return "the data";  // no plugin is given it
   const auto plugin = [&](PluginKind kind) {
     return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
   };
@@ -40,18 +42,6 @@ std::string blamed(const std::string& check, const Experiment& experiment) {
   if (check == "attention_computed") return plugin(PluginKind::attention);
   const bool of_precision = check == "products_format" || check == "loss_scaled_back";
   return plugin(of_precision ? PluginKind::precision : PluginKind::strategy);
-}
-
-/// Of its samples or, if they are fewer than eight, of the first one's tokens, 64 at least where it
-/// has as many; the divisor stays.
-Batch eighth_of(const Batch& batch) {
-  const std::int64_t count = batch.ids.size(0), time = batch.ids.size(1);
-  const std::int64_t samples = std::max<std::int64_t>(1, count / 8);
-  const std::int64_t tokens = std::clamp(count * time / 8, std::min<std::int64_t>(64, time), time);
-  const auto part = [&](const at::Tensor& all) {
-    return all.defined() ? all.narrow(0, 0, samples).narrow(1, 0, tokens).contiguous() : all;
-  };
-  return {part(batch.ids), part(batch.targets), part(batch.first_keys), batch.divisor};
 }
 
 }  // namespace
@@ -82,6 +72,7 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
       told_(std::move(told)),
       steps_(trainer.steps()),
       first_(fmt::format("before step {}", steps_.first)),
+      last_(fmt::format("after step {}, the last", steps_.end - 1)),
       format_(trainer.data_parallel().precision().dtypes().product_format()),
       lost_(trainer.data_parallel(), training(experiment).optimizer) {}
 
@@ -110,8 +101,7 @@ bool RunProof::begin() {
   enter(check_initial_parameters(trainer_.data_parallel(), group_,
                                  resumed ? nullptr : trainer_.initial_values()),
         first_);
-  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
-  if (updates && !replays(steps_.first)) update_.emplace(trainer_.data_parallel(), seed_);
+  if (trainer_.data_parallel().extent() == StepExtent::step) watch_update(steps_.first, seed_);
   updates_ = trainer_.data_parallel().optimizer().updates();
   look(first_);
   if (keeps_some()) initial_hash_ = hash_kept();
@@ -127,6 +117,11 @@ bool RunProof::replays(std::int64_t step) const {
          step >= ExecutionConfig::kEagerSteps;
 }
 
+void RunProof::watch_update(std::int64_t step, std::uint64_t draw) {
+  if (update_ || replays(step) || failed("parameters_updated")) return;
+  update_.emplace(trainer_.data_parallel(), draw);
+}
+
 std::function<void()> RunProof::before_step(std::int64_t index) {
   const StepExtent extent = trainer_.data_parallel().extent();
   const bool looks = looks_at(index);
@@ -138,9 +133,7 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
   const LargeBlocksMapped apart;
   const std::uint64_t draw = counter_hash(seed_, ~static_cast<std::uint64_t>(index));
   if (looks && !failed("gradients_averaged")) mean_.emplace(trainer_.data_parallel(), draw);
-  if (extent == StepExtent::step && !update_ && !failed("parameters_updated")) {
-    update_.emplace(trainer_.data_parallel(), draw);
-  }
+  if (extent == StepExtent::step) watch_update(index, draw);
   counts_ = extent == StepExtent::step && looks_at(index);
   if (counts_) lost_.begin_step();
   return [this] {
@@ -161,6 +154,9 @@ void RunProof::after_step(std::int64_t index, double loss) {
   const bool on_cpu = group_.device().torch_device().is_cpu();
   const bool looks = looks_at(index);
   if (looks && on_cpu && !failed("rest_after_steps")) enter(check_rest(group_), when);
+  if (looks && !failed("samples_read")) {
+    enter(check_samples_read(trainer_.data(), index, trainer_.last_batches(), group_), when);
+  }
   if (off_plan_.words.empty()) off_plan_ = {off_plan(), index};
   for (const CollectiveRecord& record : trainer_.last_records()) {
     ++collectives_;
@@ -229,13 +225,12 @@ void RunProof::count_lost(std::int64_t index) {
 
 void RunProof::finish() {
   const Timed timed(*this);
-  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
   enter(clock_.finish(group_), "in all steps");
   finish_plan();
-  updates ? finish_scalars() : finish_loss();
+  trainer_.data_parallel().extent() == StepExtent::step ? finish_scalars() : finish_loss();
   if (set_in_step_.empty()) set_in_step_ = find_other_options(experiment_, trainer_, format_);
   give_back_freed_memory();  // no step comes that would use it
-  look_again(fmt::format("after step {}, the last", steps_.end - 1));
+  look_again(last_);
   finish_computed();
   finish_meetings();
 }
@@ -250,7 +245,7 @@ void RunProof::finish_computed() {
             ? check_loss_computed(data_parallel, group_, losses)
             : check_gradients_computed(data_parallel, group_, losses,
                                        counter_hash(seed_ + 2, looks_)),
-        fmt::format("after step {}, the last", steps_.end - 1));
+        last_);
 }
 
 void RunProof::finish_meetings() {
@@ -361,9 +356,9 @@ bool RunProof::failed(const std::string& name) const {
 
 void RunProof::finish_plan() {
   const char* const name = "collectives_as_planned";
-  if (!off_plan_.words.empty()) {
-    enter({name, CheckStatus::failed, off_plan_.words}, fmt::format("in step {}", off_plan_.step));
-    return;
+  const auto& [words, step] = off_plan_;
+  if (!words.empty()) {
+    return enter({name, CheckStatus::failed, words}, fmt::format("in step {}", step));
   }
   enter({name, CheckStatus::passed,
          fmt::format("{} collectives of {} bytes in all, in {} steps", collectives_, bytes_,
@@ -376,7 +371,7 @@ void RunProof::finish_loss() {
   const bool agrees = std::abs(again - last_loss_) <= kLossTolerance * std::abs(last_loss_);
   enter(make_check("loss_again", agrees,
                    fmt::format("{:.6g}, and {:.6g} in the step", again, last_loss_)),
-        fmt::format("after step {}, the last", steps_.end - 1));
+        last_);
 }
 
 void RunProof::finish_scalars() {

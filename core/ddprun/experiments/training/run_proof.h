@@ -81,6 +81,7 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
+  void watch_update(std::int64_t step, std::uint64_t draw);
   /// What a replay leaves of a step's scale is not known here.
   bool replays(std::int64_t step) const;
   /// How the step that was made differs from what the strategy said; empty: it does not.
@@ -106,6 +107,7 @@ class RunProof {
   const ProcessState told_;
   const StepSpan steps_;
   const std::string first_;   ///< "before step 0"
+  const std::string last_;    ///< "after step 24, the last"
   const std::string format_;  ///< of the products, as the precision said at first
   std::uint64_t seed_ = 0;
   std::vector<std::int64_t> drawn_;

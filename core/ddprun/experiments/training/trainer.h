@@ -73,7 +73,8 @@ class Trainer {
   double last_loss_again();
   /// For check_gradients_computed(): of a batch on the device. This object outlives them.
   LossesOfBatch losses_of(const Batch& batch);
-  /// The last micro-batch of the last step.
+  /// The micro-batches of the last step, on the device, and the last of them.
+  const std::vector<Batch>& last_batches() const { return inputs_; }
   const Batch& last_batch() const { return inputs_.back(); }
   /// The last step, whose number it does not know.
   StepTimeline timeline() const;
