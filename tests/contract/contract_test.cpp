@@ -74,7 +74,8 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   Outcome outcome;
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t step = 0; step < training(experiment).train.steps; ++step) {
-    UpdateProof update(trainer.data_parallel(), static_cast<std::uint64_t>(step));
+    UpdateProof update(trainer.data_parallel(), training(experiment).optimizer,
+                       static_cast<std::uint64_t>(step));
     const Sample sample = trainer.step(step, [&] {
       if (step == 0) outcome.gradients = packed(trainer.gradients(), buffers);
       update.keep_gradients();

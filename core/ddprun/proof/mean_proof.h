@@ -18,9 +18,9 @@ namespace ddprun {
 /// what the model reads in forward and in backward with the parameters before the step, whichever
 /// rank owns them, and what a micro-batch begins to add to with what the one before left. It looks
 /// at a drawn run of elements in each parameter, the same on all ranks; other draws look at others.
-/// Where the
-/// strategy promises less than the mean (Agreement), the check is of what it promises: with error
-/// feedback of the two together, and the feedback must last until the next step. Training thread.
+/// Where the strategy promises less than the mean (Agreement), the check is of what it promises:
+/// with error feedback of the two together, and the feedback must last until the next step.
+/// Training thread.
 class MeanProof {
  public:
   /// Between steps. `data_parallel` outlives this object. All ranks make it, by equal draws.

@@ -2,6 +2,7 @@
 #include "ddprun/proof/update_proof.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/matmul.h>
@@ -10,17 +11,27 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <iterator>
+#include <numeric>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
+#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/proof/drawn_run.h"
+#include "ddprun/proof/exact_update.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"
 
 namespace ddprun {
 
 namespace {
+
+/// The formula is that of all elements of a parameter, so one of so many is looked at: of each lane
+/// of a vector.
+constexpr std::int64_t kFormulaEach = 7;
+constexpr double kNormTolerance = 1e-5;
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   return mapped(tensors, [](const at::Tensor& tensor) { return tensor.clone(); });
@@ -73,10 +84,37 @@ void put(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& w
   for (std::size_t i = 0; i < where.size(); ++i) where[i].copy_(values[i]);
 }
 
+/// Of what an update writes, Optimizer::written_by_update(): the parameters, then each moment, its
+/// parts one after another; in float64 on the CPU.
+std::vector<at::Tensor> in_float64(const std::vector<at::Tensor>& written, bool copy, int moments) {
+  const auto wide = [](const at::Tensor& each) { return each.cpu().to(at::kDouble).contiguous(); };
+  std::vector<at::Tensor> all = {wide(written.front())};
+  for (int moment = 0; moment < moments; ++moment) {
+    std::vector<at::Tensor> parts;
+    for (std::size_t i = (copy ? 2 : 1) + moment; i < written.size(); i += moments) {
+      parts.push_back(written[i]);
+    }
+    all.push_back(wide(at::cat(parts)));
+  }
+  return all;
+}
+
+UpdatedElement element_of(const std::vector<at::Tensor>& all, std::int64_t i) {
+  UpdatedElement one = {.parameter = all.front().const_data_ptr<double>()[i]};
+  for (std::size_t k = 1; k < all.size(); ++k) {
+    one.moments.at(k - 1) = all[k].const_data_ptr<double>()[i];
+  }
+  return one;
+}
+
 }  // namespace
 
-UpdateProof::UpdateProof(DataParallel& data_parallel, std::uint64_t draw)
-    : data_parallel_(data_parallel) {
+UpdateProof::UpdateProof(DataParallel& data_parallel, const OptimizerConfig& optimizer,
+                         std::uint64_t draw)
+    : data_parallel_(data_parallel),
+      optimizer_(optimizer),
+      settings_(group_settings(data_parallel.buffers().names(), optimizer)),
+      clips_(optimizer.clip_norm > 0 && data_parallel.precision().loss_scaler() == nullptr) {
   const FlatBuffers& buffers = data_parallel.buffers();
   std::uint64_t number = 0;
   for (int index = 0; index < buffers.count(); ++index) {
@@ -89,16 +127,58 @@ UpdateProof::UpdateProof(DataParallel& data_parallel, std::uint64_t draw)
 }
 
 void UpdateProof::keep_gradients() {
-  for (Drawn& drawn : drawn_) drawn.gradients = data_parallel_.buffers().mean(drawn.range).clone();
+  const FlatBuffers& buffers = data_parallel_.buffers();
+  for (Drawn& drawn : drawn_) drawn.gradients = buffers.mean(drawn.range).clone();
+  if (!clips_) return;
+  for (const Range& own : buffers.owned()) {
+    squares_ += aten_norm(buffers.mean(own)).square().item<double>();
+  }
 }
 
-std::vector<at::Tensor> UpdateProof::repeat(const Drawn& drawn) {
+double UpdateProof::gradient_norm(ProcessGroup& group) const {
+  const BufferHolding& holding = data_parallel_.buffers().holding();
+  if (data_parallel_.buffers().owns_all()) return std::sqrt(squares_);
+  const std::vector<double> all = all_gather_values(group, squares_);
+  const auto end = holding.shards == 0 ? all.end() : all.begin() + holding.shards;
+  return std::sqrt(std::accumulate(all.begin(), end, 0.0));
+}
+
+std::int64_t UpdateProof::count_off_formula(const Drawn& drawn,
+                                            const std::vector<at::Tensor>& made) const {
+  Optimizer& optimizer = data_parallel_.optimizer();
+  const GradientScale& scale = optimizer.gradient_scale();
+  if (scale.overflow.defined() && scale.overflow.item<float>() > 0) return 0;  // skipped
+  const UpdateRule rule = {
+      .config = optimizer_,
+      .settings = settings_[drawn.index],
+      .lr = optimizer.lr(),
+      .gradient_scale = scale.factor.defined() ? scale.factor.item<double>() : 1,
+      .updates = optimizer.updates()};
+  const BufferDtypes& dtypes = data_parallel_.buffers().dtypes();
+  const UpdateRounding rounding = {largest_rounding(dtypes.parameters),
+                                   largest_rounding(dtypes.moments)};
+  const bool copy = data_parallel_.buffers().compute_copy(drawn.range).defined();
+  const int moments = static_cast<int>(std::ssize(optimizer.moment_names()));
+  const std::size_t without_moments = copy ? 2 : 1;
+  if (moments > 0 && made.size() == without_moments) return 0;  // the step updated nothing of it
+  const auto before = in_float64(drawn.before, copy, moments);
+  const auto after = in_float64(made, copy, moments);
+  const at::Tensor gradients = drawn.gradients.cpu().to(at::kDouble);
+  std::int64_t off = 0;
+  for (std::int64_t i = 0; i < drawn.range.size(); i += kFormulaEach) {
+    const double gradient = gradients.const_data_ptr<double>()[i];
+    if (!follows(rule, element_of(before, i), gradient, element_of(after, i), rounding)) ++off;
+  }
+  return off;
+}
+
+std::vector<at::Tensor> UpdateProof::repeat(Drawn& drawn) {
   Optimizer& optimizer = data_parallel_.optimizer();
   const std::vector<at::Tensor> written = optimizer.written_by_update(drawn.range);
   const std::vector<at::Tensor> now = copies_of(written);
   const at::Tensor gradients = data_parallel_.buffers().mean(drawn.range);
   const at::Tensor gradients_now = gradients.clone();
-  std::vector<at::Tensor> before = drawn.before;
+  std::vector<at::Tensor>& before = drawn.before;
   while (before.size() < written.size()) before.push_back(at::zeros_like(written[before.size()]));
   put(before, written);
   gradients.copy_(drawn.gradients);
@@ -109,10 +189,16 @@ std::vector<at::Tensor> UpdateProof::repeat(const Drawn& drawn) {
   return made;
 }
 
-std::string UpdateProof::compare(const Drawn& drawn, const at::Tensor& weights,
-                                 ProcessGroup& group) {
+std::string UpdateProof::compare(Drawn& drawn, const at::Tensor& weights, ProcessGroup& group) {
   const BufferContext& context = data_parallel_.context();
   std::vector<at::Tensor> made = repeat(drawn);
+  if (const std::int64_t off = count_off_formula(drawn, made); off > 0 && off_formula_.empty()) {
+    const std::int64_t looked_at = (drawn.range.size() + kFormulaEach - 1) / kFormulaEach;
+    off_formula_ =
+        fmt::format("{} of {} elements of {} are not what the formula of {} gives",
+                    with_thousands(off), with_thousands(looked_at),
+                    data_parallel_.buffers().name(drawn.index), name_of(optimizer_.name));
+  }
   double tolerance = 0;
   if (weights.defined()) {
     made[0] = at::matmul(weights, rows_of_all(made[0], group)).to(made[0].scalar_type());
@@ -134,12 +220,24 @@ std::string UpdateProof::compare(const Drawn& drawn, const at::Tensor& weights,
   return {};
 }
 
+Check UpdateProof::finish_formula(ProcessGroup& group, double norm) const {
+  std::string own = off_formula_;
+  if (const double right = clips_ ? gradient_norm(group) : norm;
+      std::abs(norm - right) > kNormTolerance * right) {
+    own =
+        fmt::format("the step clipped by a gradient norm of {:.6g}, and it is {:.6g}", norm, right);
+  }
+  return check_of_all(
+      group, "optimizer_computed", own,
+      fmt::format("updates are what the formula of {} gives in float64", name_of(optimizer_.name)));
+}
+
 Check UpdateProof::finish(ProcessGroup& group) {
   const at::Tensor matrix = mixing_matrix(data_parallel_.context(), group);
   std::string own = matrix.defined() ? loses_the_mean(matrix) : std::string();
   const at::Tensor weights = matrix.defined() ? matrix[group.rank()] : at::Tensor();
   std::int64_t elements = 0;
-  for (const Drawn& drawn : drawn_) {
+  for (Drawn& drawn : drawn_) {
     const std::string wrong = compare(drawn, weights, group);  // all ranks compare all
     if (own.empty()) own = wrong;
     elements += drawn.range.size();

@@ -133,7 +133,7 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
                                    "parameters_equal", "attention_computed", "gradients_averaged",
                                    "gradients_computed", "parameters_updated", "rest_after_steps",
                                    "clock_agrees", "collectives_as_planned", "step_scalars_equal",
-                                   "process_as_told", "samples_read"));
+                                   "process_as_told", "samples_read", "optimizer_computed"));
   EXPECT_THAT(named(run.checks, "integer_gradients").detail,
               HasSubstr("(after step 19, the last, and each time before)"));
 }

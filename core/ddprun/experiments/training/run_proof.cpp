@@ -30,7 +30,9 @@ std::string blamed(const std::string& check, const Experiment& experiment) {
   constexpr std::array kOfAny = {"rest_after_steps", "clock_agrees", "process_as_told",
                                  "parameters_unchanged"};
   if (contains(kOfAny, check)) return "a plugin";
-  if (check == "samples_read") return "the data";  // no plugin is given it
+  // No plugin's.
+  if (check == "samples_read") return "the data";
+  if (check == "optimizer_computed") return "the optimizer";
   const auto plugin = [&](PluginKind kind) {
     return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
   };
@@ -119,7 +121,7 @@ bool RunProof::replays(std::int64_t step) const {
 
 void RunProof::watch_update(std::int64_t step, std::uint64_t draw) {
   if (update_ || replays(step) || failed("parameters_updated")) return;
-  update_.emplace(trainer_.data_parallel(), draw);
+  update_.emplace(trainer_.data_parallel(), training(experiment_).optimizer, draw);
 }
 
 std::function<void()> RunProof::before_step(std::int64_t index) {
@@ -186,6 +188,9 @@ void RunProof::after_step(std::int64_t index, double loss) {
   mean_.reset();
   const bool updated = looks || index == steps_.first || !awaits_meeting_;
   if (update_ && updated) enter(update_->finish(group_), when);
+  if (update_ && updated && !failed("optimizer_computed")) {
+    enter(update_->finish_formula(group_, scalars.gradient_norm), when);
+  }
   update_.reset();
   if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
     enter(check_scaled_back(experiment_, scalars, group_, scaled_by_), when);

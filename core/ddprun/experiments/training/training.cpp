@@ -44,6 +44,7 @@ Training::Training(KindFile file)
                       {"gradients_averaged", "training's gradients averaged"},
                       {"loss_scaled_back", "the loss scaled back"},
                       {"parameters_updated", "updates are the optimizer's"},
+                      {"optimizer_computed", "the optimizer as in float64"},
                       {"samples_read", "each sample of a step read once"},
                       {"rest_after_steps", "nothing works on after a step"},
                       {"clock_agrees", "the clock is the kernel's"},

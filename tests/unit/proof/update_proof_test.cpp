@@ -1,0 +1,102 @@
+// An optimizer that computes something else than it was told is found by its formula.
+#include "ddprun/proof/update_proof.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <vector>
+
+#include "support/matchers.h"
+#include "support/precision_of.h"
+#include "support/thread_ranks.h"
+#include "support/without_masters.h"
+
+namespace ddprun::update_proof_test {
+namespace {
+
+class Alone : public Strategy {
+ public:
+  void finish_backward() override {}
+};
+
+/// Of the second of two steps that an optimizer of `made` takes, if the proof was told `told`, and
+/// of the gradients' norm times `norm_factor`.
+Check formula_check(const OptimizerConfig& made, const OptimizerConfig& told,
+                    BufferDtypes dtypes = {}, double norm_factor = 1) {
+  Check check;
+  double norm = 0;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Alone strategy;
+    test::PrecisionOf precision(dtypes);
+    const std::vector<NamedTensor> parameters = {{"matrix", at::randn({40, 16}).requires_grad_()},
+                                                 {"norm", at::randn({7}).requires_grad_()}};
+    DataParallel ddp(parameters, group, strategy, precision, made);
+    const auto step = [&](UpdateProof* proof) {
+      ddp.backward(ddp.forward([&] {
+        return (parameters[0].tensor.pow(2).sum() + parameters[1].tensor.pow(3).sum()) / 100;
+      }));
+      if (proof != nullptr) proof->keep_gradients();
+      norm = ddp.step(1e-2, made.clip_norm).gradient_norm().value_or(0);
+    };
+    step(nullptr);
+    UpdateProof proof(ddp, told, /*draw=*/5);
+    step(&proof);
+    EXPECT_EQ(proof.finish(group).status, CheckStatus::passed);
+    check = proof.finish_formula(group, norm * norm_factor);
+  });
+  return check;
+}
+
+OptimizerConfig adamw() {
+  OptimizerConfig config;
+  config.groups = {{.match = "norm", .lr_scale = 2}};
+  return config;
+}
+
+OptimizerConfig sgd(double momentum) {
+  OptimizerConfig config;
+  config.name = OptimizerKind::sgd;
+  config.momentum = momentum;
+  return config;
+}
+
+TEST(OptimizerComputed, IsTheFormulaInEachDtype) {
+  const BufferDtypes masters = {
+      .compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16};
+  for (const OptimizerConfig& config : {adamw(), sgd(0.9), sgd(0)}) {
+    for (const BufferDtypes& dtypes : {BufferDtypes{}, masters, test::without_masters()}) {
+      const Check check = formula_check(config, config, dtypes);
+      EXPECT_EQ(check.status, CheckStatus::passed) << check.detail;
+    }
+  }
+}
+
+TEST(OptimizerComputed, CatchesEachOtherNumber) {
+  std::vector<OptimizerConfig> others(6, adamw());
+  others[0].betas[0] = 0.91;
+  others[1].betas[1] = 0.951;
+  others[2].eps = 1e-6;
+  others[3].weight_decay = 0.11;
+  others[4].groups[0].lr_scale = 1;
+  others[5].groups[0].weight_decay = 0;
+  for (const OptimizerConfig& other : others) {
+    const Check check = formula_check(adamw(), other);
+    EXPECT_EQ(check.status, CheckStatus::failed) << &other - others.data();
+    EXPECT_THAT(check.detail, HasSubstr("are not what the formula of adamw gives"));
+  }
+  for (const double momentum : {0.0, 0.91}) {
+    EXPECT_EQ(formula_check(sgd(0.9), sgd(momentum)).status, CheckStatus::failed) << momentum;
+  }
+}
+
+TEST(OptimizerComputed, CatchesAnotherNormOfTheGradients) {
+  OptimizerConfig clips = adamw();
+  clips.clip_norm = 0.01;
+  EXPECT_EQ(formula_check(clips, clips).status, CheckStatus::passed);
+  const Check check = formula_check(clips, clips, {}, 0.999);
+  EXPECT_EQ(check.status, CheckStatus::failed);
+  EXPECT_THAT(check.detail, HasSubstr("the step clipped by a gradient norm of "));
+}
+
+}  // namespace
+}  // namespace ddprun::update_proof_test
