@@ -82,8 +82,6 @@ struct BufferHolding {
   bool place_for_each_unit = false;
   /// Of whole parameters: the model may not read a unit before UnitListener::before_unit().
   bool gathered_in_forward = false;
-  /// Whether what the model reads of a unit is old until the unit is used.
-  bool gathers() const { return parameters == Placement::sharded || gathered_in_forward; }
   /// Into how many slices the units are cut. Ranks n k to n k + n - 1 of n have one of each
   /// together, and every n-th rank has the same. 0: as many as there are ranks.
   int shards = 0;

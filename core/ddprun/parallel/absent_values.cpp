@@ -30,14 +30,13 @@ std::int64_t first_gathered(const FlatBuffers& buffers, const Unit& unit) {
 }  // namespace
 
 AbsentValues::AbsentValues(FlatBuffers& buffers) : buffers_(buffers) {
-  const BufferHolding& holding = buffers.holding();
-  if (holding.gradients == Placement::sharded) {
+  if (buffers.holding().gradients == Placement::sharded) {
     const at::Tensor nan = at::full({1}, kNaN, buffers.parameter(0).options().requires_grad(false));
     for (int index = 0; index < buffers.count(); ++index) {
       gradients_.push_back(nan.expand(buffers.sizes(index)));
     }
   }
-  if (!holding.gathers()) return;
+  if (!buffers.gathers()) return;
   if (!buffers.parameter(0).is_cpu()) return;  // a kernel for each unit, in each step
   for (const Unit& unit : buffers.units()) {
     const std::int64_t element = first_gathered(buffers, unit);

@@ -79,7 +79,7 @@ at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
   const at::Tensor value = loss();
   skip_frozen(std::ssize(roles_.units));
   if (needs_units() && next_ != std::ssize(roles_.units)) refuse_missing_units();
-  if (context_.buffers().holding().gathers()) reads_.check(value);
+  if (context_.buffers().gathers()) reads_.check(value);
   return value;
 }
 

@@ -64,7 +64,7 @@ class UnitWalk {
 
  private:
   /// Whether the strategy must hear of each unit.
-  bool needs_units() const { return sharded() || context_.buffers().holding().gathers(); }
+  bool needs_units() const { return sharded() || context_.buffers().gathers(); }
   [[noreturn]] void refuse_missing_units() const;
   [[noreturn]] void refuse_order(int models_unit) const;
   void check_alone(int models_unit) const;

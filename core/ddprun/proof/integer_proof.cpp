@@ -3,11 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -197,14 +195,14 @@ std::string found_instead(const FlatBuffers& buffers, int index, Range part,
                           const ProofIntegers& integers) {
   const at::Tensor got = buffers.mean(part).to(at::kCPU, at::kFloat);
   if (got.count_nonzero().item<std::int64_t>() == 0) return "they are zero";
-  at::Tensor mean = at::empty_like(got);
+  at::Tensor mean = got.clone();
   for (int rank = 0; rank < buffers.ranks(); ++rank) {
     integers.write(part, rank, kernels::kEach, mean.mutable_data_ptr<float>());
     if (at::equal(got, mean)) return fmt::format("they are rank {}'s own", rank);
   }
   integers.write(part, kernels::kEach, kernels::kEach, mean.mutable_data_ptr<float>());
   const at::Tensor finite = mean.isfinite();
-  const at::Tensor largest = mean.abs().where(finite, at::zeros_like(mean)).argmax();
+  const at::Tensor largest = mean.abs().masked_fill(finite.logical_not(), 0).argmax();
   const double times = got[largest].item<double>() / mean[largest].item<double>();
   const at::Tensor off = (got - mean * times).abs().le(mean.abs() * 1e-5).logical_not();
   const bool scaled =
