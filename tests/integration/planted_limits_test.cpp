@@ -68,6 +68,15 @@ TEST(PlantedLimits, ARankThatBecomesSlowInBackwardIsNamed) {
   EXPECT_EQ(limits(folder)["layers.0.ln1.weight"], "slow_rank");
 }
 
+TEST(PlantedLimits, MemoryThatGrowsAfterTheWarmUpIsSaid) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(run_on(folder, "slow", /*steps=*/6).err, Not(HasSubstr("memory grew")));
+  const CommandResult run = run_on(folder, "{name: slow, leak_mb: 20}", /*steps=*/6);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("memory grew by 1"));
+  EXPECT_THAT(run.err, HasSubstr("MB in measured steps: peak memory is that of a warm-up step"));
+}
+
 TEST(PlantedLimits, AGradientThatIsAskedForLateIsNamed) {
   const TemporaryFolder folder;
   const CommandResult run =

@@ -1,4 +1,6 @@
 // A strategy that is right, and slow in a way that its options plant: tests of what limits a row.
+#include <ATen/ops/ones.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -26,6 +28,7 @@ class Slow final : public Strategy {
     options.option("first", &first_, "the first step in which it sleeps", {.min = 0});
     options.option("late", &late_, "the gradient that is asked for when backward is over; -1: none",
                    {.min = -1});
+    options.option("leak_mb", &leak_mb_, "what each step allocates and keeps", {.min = 0});
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
@@ -57,6 +60,7 @@ class Slow final : public Strategy {
   void update() override {
     Strategy::update();
     ++step_;
+    if (leak_mb_ > 0) kept_.push_back(at::ones({leak_mb_ * 250'000}));
   }
 
  private:
@@ -69,6 +73,8 @@ class Slow final : public Strategy {
   double sleep_ms_ = 0;
   std::int64_t rank_ = -1, first_ = 0, late_ = -1;
   std::int64_t step_ = 0, seen_ = 0;  // gradients of this step
+  std::int64_t leak_mb_ = 0;
+  std::vector<at::Tensor> kept_;
   std::vector<Work> works_;
 };
 

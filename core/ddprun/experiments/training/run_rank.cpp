@@ -23,6 +23,7 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/live/live_outputs.h"
+#include "ddprun/measure/environment.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/parallel/consensus.h"
@@ -102,6 +103,18 @@ LiveSample live_sample(const Sample& sample, const Experiment& experiment, doubl
           .bits_per_byte = sample.find(training().bits_per_byte)};
 }
 
+/// Memory of this process alone that is resident.
+std::int64_t own_resident_bytes() { return proc_bytes("/proc/self/status", "RssAnon"); }
+
+/// Of measured steps, of which no column has the memory.
+void warn_of_growth(std::int64_t begin_bytes) {
+  constexpr std::int64_t kLeast = 32'000'000;
+  const std::int64_t grown = own_resident_bytes() - begin_bytes;
+  if (grown < std::max(kLeast, begin_bytes / 10)) return;
+  spdlog::warn("memory grew by {:.0f} MB in measured steps: peak memory is that of a warm-up step",
+               static_cast<double>(grown) * 1e-6);
+}
+
 /// The words of the row's status, as far as this rank knows it.
 const char* live_status(const RankResult& result) {
   if (contains(result.checks, CheckStatus::failed, &Check::status)) return "proof failed";
@@ -126,6 +139,7 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
   RankResult& result = rank.result();
   const StepSpan& steps = trainer.steps();
   SkewAccount skew;
+  std::int64_t resident_bytes = 0;  // when the measured steps began
   // The rank's CPU time at the end of the step before, without that of checks and evaluations.
   std::int64_t cpu_end_ns = process_cpu_ns() - proof.cpu_ns();
   for (std::int64_t index = steps.first; index < steps.end; ++index) {
@@ -133,6 +147,7 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
       const std::int64_t cpu_begin_ns = process_cpu_ns();
       device.reset_memory();
       rank.measuring_begins();
+      resident_bytes = own_resident_bytes();
       cpu_end_ns += process_cpu_ns() - cpu_begin_ns;
     }
     const auto keep = proof.before_step(index);
@@ -164,6 +179,7 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps.end) {  // before the proof runs collectives of its own
       rank.measuring_ends();
+      warn_of_growth(resident_bytes);
       result.device_memory = device.memory();
     }
     if (proof.looks_at(index)) saver.wait_for_work();  // it looks for threads that work on
