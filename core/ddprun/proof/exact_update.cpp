@@ -23,7 +23,8 @@ struct Exact {
 Exact sum_of(double a, double b) { return {a + b, kTerm * (std::abs(a) + std::abs(b))}; }
 
 bool near(Exact exact, double got, double rounding) {
-  if (!(std::abs(exact.value) < kLargest)) return true;  // the loss shows it
+  // What overflows, or comes of what did, shows in the loss.
+  if (!(std::abs(exact.value) < kLargest) || !std::isfinite(got)) return true;
   const double bound = exact.bound + 2 * rounding * std::abs(exact.value) + kSmallest;
   return std::abs(got - exact.value) <= bound;
 }
