@@ -34,7 +34,9 @@ bool follows_adamw(const UpdateRule& rule, const UpdatedElement& before, double 
   const double beta1 = rule.config.betas[0], beta2 = rule.config.betas[1];
   const auto updates = static_cast<double>(rule.updates);
   const double lr = rule.lr * rule.settings.lr_scale, g = gradient * rule.gradient_scale;
-  const Exact mean = sum_of(beta1 * before.moments[0], (1 - beta1) * g);
+  // Kernels compute m + (1 - beta1) (g - m).
+  const Exact mean = {beta1 * before.moments[0] + (1 - beta1) * g,
+                      kTerm * (std::abs(before.moments[0]) + std::abs(g))};
   const Exact square = sum_of(beta2 * before.moments[1], (1 - beta2) * g * g);
   const double size = std::sqrt(square.value / (1 - std::pow(beta2, updates))) + rule.config.eps;
   const double step = lr / (1 - std::pow(beta1, updates)) / size;
