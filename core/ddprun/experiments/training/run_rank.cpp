@@ -179,7 +179,7 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps.end) {  // before the proof runs collectives of its own
       rank.measuring_ends();
-      warn_of_growth(resident_bytes);
+      if (steps.measured > steps.first) warn_of_growth(resident_bytes);
       result.device_memory = device.memory();
     }
     if (proof.looks_at(index)) saver.wait_for_work();  // it looks for threads that work on
