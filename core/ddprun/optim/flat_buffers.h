@@ -50,7 +50,7 @@ class FlatBuffers : public ParameterLayout {
   std::vector<Range> owned(Range range) const;
   /// True if every rank updates everything: the same on all ranks.
   bool owns_all() const { return holding_.owned.empty(); }
-  /// Whether what the model reads of a unit is old until the unit is used.
+  /// Whether what the model reads of a unit, but for norms, is old until the unit is used.
   bool gathers() const {
     return holding_.parameters == Placement::sharded || holding_.gathered_in_forward;
   }

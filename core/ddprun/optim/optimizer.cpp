@@ -102,7 +102,7 @@ class KernelOptimizer : public Optimizer {
 
   void scale(const GradientScale& scale) override {
     if (buffers_.parameter(0).is_meta()) return;
-    if (scale.factor.defined()) gradient_scale_ = scale.factor.item<float>();
+    gradient_scale_ = scale.factor.defined() ? scale.factor.item<float>() : 1.0F;
     skipped_ = scale.overflow.defined() && scale.overflow.item<float>() > 0.0F;
     if (skipped_) --steps_;
   }

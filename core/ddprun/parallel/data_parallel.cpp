@@ -212,7 +212,7 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
 at::Tensor DataParallel::unit(int unit, const std::function<at::Tensor()>& forward) {
   return walk_.unit(unit, [&] {
     const int trained = roles_.units[unit];  // -1: all frozen
-    if (watch_ && trained >= 0) watch_(Watched::unit, trained);
+    if (watch_ && trained >= 0 && !walk_.computes_again()) watch_(Watched::unit, trained);
     return forward();
   });
 }

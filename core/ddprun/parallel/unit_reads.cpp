@@ -3,12 +3,14 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
 
 #include "ddprun/base/error.h"
@@ -28,9 +30,18 @@ UnitReads::UnitReads(const FlatBuffers& buffers)
   }
 }
 
-void UnitReads::begin(int unit) { times_[unit].push_back({.begin = at::sequence_number::peek()}); }
+void UnitReads::forward_begins() {
+  for (auto& each : times_) each.clear();
+  looks_ = buffers_.gathers() && c10::GradMode::is_enabled() && std::has_single_bit(++forwards_);
+}
 
-void UnitReads::end(int unit) { times_[unit].back().end = at::sequence_number::peek(); }
+void UnitReads::begin(int unit) {
+  if (looks_) times_[unit].push_back({.begin = at::sequence_number::peek()});
+}
+
+void UnitReads::end(int unit) {
+  if (looks_) times_[unit].back().end = at::sequence_number::peek();
+}
 
 int UnitReads::parameter_at(const Node& node) const {
   const auto* const leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
@@ -42,14 +53,15 @@ int UnitReads::parameter_at(const Node& node) const {
 bool UnitReads::is_there(int index, std::uint64_t node) const {
   const int number = buffers_.unit_of(index);
   const Unit& unit = buffers_.units()[number];
-  if (unit.used_elsewhere || contains(unit.norms, index)) return true;
+  if (contains(unit.norms, index)) return true;  // sent with the update
+  const bool stays = stays_ || unit.used_elsewhere;
   return std::ranges::any_of(times_[number], [&](const Time& time) {
-    return time.begin <= node && (stays_ || node < time.end);
+    return time.begin <= node && (stays || node < time.end);
   });
 }
 
 void UnitReads::check(const at::Tensor& loss) const {
-  if (!loss.defined() || !loss.grad_fn()) return;  // an evaluation
+  if (!looks_ || !loss.defined() || !loss.grad_fn()) return;
   const std::uint64_t thread = at::RecordFunction::currentThreadId();
   std::vector<const Node*> to_visit = {loss.grad_fn().get()};
   std::unordered_set<const Node*> seen;
@@ -72,7 +84,7 @@ void UnitReads::refuse(int index, const Node& reader) const {
   const Unit& unit = buffers_.units()[buffers_.unit_of(index)];
   throw Error({.what = "the model reads a parameter outside its unit",
                .where = "DataParallel::forward()",
-               .got = fmt::format("{} of unit {}, read elsewhere by {}", buffers_.name(index),
+               .got = fmt::format("{} of unit '{}', read elsewhere by {}", buffers_.name(index),
                                   unit.name, reader.name()),
                .expected = "a parameter read within ddp.unit() of its own unit: it is gathered for "
                            "that, and elsewhere its place holds other values",

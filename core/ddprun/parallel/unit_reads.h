@@ -17,14 +17,14 @@ struct Node;
 namespace ddprun {
 
 /// Where parameters are gathered to be used, who reads one outside its unit reads old values, or
-/// another unit's. Training thread only.
+/// another unit's. It looks at forwards 1, 2, 4, 8 and so on of those that train: going through a
+/// graph takes time of the step. Training thread only.
 class UnitReads {
  public:
   /// `buffers` outlives it.
   explicit UnitReads(const FlatBuffers& buffers);
 
-  /// A forward begins.
-  void clear() { times_.assign(times_.size(), {}); }
+  void forward_begins();
   /// Around each unit that has something to train; `unit` is of buffers.units().
   void begin(int unit);
   void end(int unit);
@@ -32,7 +32,7 @@ class UnitReads {
   void check(const at::Tensor& loss) const;
 
  private:
-  /// Numbers of autograd's nodes, from the first that a unit made to the next one's behind it.
+  /// Sequence numbers of autograd's nodes: those in [begin, end) were made while it was computed.
   struct Time {
     std::uint64_t begin = 0, end = std::numeric_limits<std::uint64_t>::max();
   };
@@ -43,6 +43,8 @@ class UnitReads {
 
   const FlatBuffers& buffers_;
   bool stays_;                            // what was gathered, until the step ends
+  bool looks_ = false;                    // at the forward under way
+  std::uint64_t forwards_ = 0;            // that train
   std::vector<std::vector<Time>> times_;  // by unit: of each time that it was computed
   std::unordered_map<const c10::TensorImpl*, int> index_of_;
 };

@@ -74,12 +74,12 @@ void UnitWalk::before_forward(MicroBatch micro_batch) {
 at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
   next_ = 0;
   marks_.clear();
-  reads_.clear();
+  reads_.forward_begins();
   if (needs_units() && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
   skip_frozen(std::ssize(roles_.units));
   if (needs_units() && next_ != std::ssize(roles_.units)) refuse_missing_units();
-  if (context_.buffers().gathers()) reads_.check(value);
+  reads_.check(value);
   return value;
 }
 

@@ -49,6 +49,7 @@ class UnitWalk {
   at::Tensor unit(int models_unit, const std::function<at::Tensor()>& forward);
   /// Runs `part`, whose units backward computes again.
   at::Tensor again(const std::function<at::Tensor()>& part);
+  bool computes_again() const { return again_; }
   /// Around a backward. Within it a unit is left when its gradients have come and the unit before
   /// it is entered.
   void begin_backward();

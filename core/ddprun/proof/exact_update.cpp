@@ -44,7 +44,9 @@ bool follows_adamw(const UpdateRule& rule, const UpdatedElement& before, double 
   const double of_moments = (kTerm + 4 * rounding.moments) * std::abs(mean.value);
   const Exact parameter = {decayed - step * mean.value,
                            kParameter * std::abs(decayed) + step * (mean.bound + of_moments)};
-  const bool has_bits = square.value == 0 || (square.value > kSmallest && square.value < kLargest);
+  const bool has_bits =
+      std::isfinite(made.moments[1]) &&
+      (square.value == 0 || (square.value > kSmallest && square.value < kLargest));
   return near(mean, made.moments[0], rounding.moments) &&
          near(square, made.moments[1], rounding.moments) &&
          (!has_bits || near(parameter, made.parameter, rounding.parameter));

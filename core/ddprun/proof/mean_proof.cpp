@@ -51,11 +51,13 @@ MeanProof::MeanProof(DataParallel& data_parallel, std::uint64_t draw)
     : data_parallel_(data_parallel), runs_(drawn_runs(data_parallel.buffers(), draw)) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const auto options = buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false);
-  const at::Tensor parameters = this->parameters();
+  const bool looks = buffers.parameter(0).is_cpu();  // at what the model reads
+  const at::Tensor parameters = looks ? this->parameters() : at::Tensor();
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     own_.push_back(at::zeros({runs_[i].size()}, options));
     own_sizes_.push_back(at::zeros_like(own_.back()));
+    if (!looks) continue;
     const at::Tensor values = parameters.narrow(0, begin, runs_[i].size());
     before_.push_back(mapped(buffers.read(static_cast<int>(i)), [&](const at::Tensor& read) {
       return values.to(read.scalar_type());

@@ -182,13 +182,13 @@ TEST(UnitsRefused, OutOfOrder) {
 TEST(UnitsRefused, AParameterThatIsReadWhereItIsNotGathered) {
   EXPECT_THAT(refused(backward_of_shared),
               AllOf(HasSubstr("reads a parameter outside its unit"),
-                    HasSubstr("got: w0 of unit 0, read elsewhere by MmBackward0")));
+                    HasSubstr("got: w0 of unit 'unit 0', read elsewhere by MmBackward0")));
   const auto behind = [](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
     ddp.forward([&] {
       return at::matmul(model.forward(ddp, input_of(group, 0)), model.weights[3].tensor).sum();
     });
   };
-  EXPECT_THAT(refused(behind), HasSubstr("got: w3 of unit 3, read elsewhere"));
+  EXPECT_THAT(refused(behind), HasSubstr("got: w3 of unit 'unit 3', read elsewhere"));
   const auto ahead = [](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
     ddp.forward([&] {
       return model.forward(ddp, at::matmul(input_of(group, 0), model.weights[3].tensor)).sum();
@@ -197,7 +197,7 @@ TEST(UnitsRefused, AParameterThatIsReadWhereItIsNotGathered) {
   for (const char* const strategy : {"{name: fsdp, reshard_after_forward: false}",
                                      "{name: zero1, gather_under_forward: true}"}) {
     EXPECT_EQ(refused(behind, strategy), "no error");
-    EXPECT_THAT(refused(ahead, strategy), HasSubstr("got: w3 of unit 3, read elsewhere"));
+    EXPECT_THAT(refused(ahead, strategy), HasSubstr("got: w3 of unit 'unit 3', read elsewhere"));
   }
 }
 

@@ -58,6 +58,14 @@ class WritesPadding : public OneByOne {
   }
 };
 
+class NegatesTheLastElement : public OneByOne {
+  void finish_backward() override {
+    OneByOne::finish_backward();
+    const std::int64_t end = context_->layout().range(0).end;
+    context_->gradients({end - 1, end}).neg_();
+  }
+};
+
 class DropsTheFirstMicroBatch : public OneByOne, public UnitListener {
   void setup(StrategyContext& context) override {
     OneByOne::setup(context);
@@ -114,6 +122,19 @@ TEST(IntegerGradients, CatchASumInsteadOfAMean) {
   const Check check = integer_check<Sums>();
   EXPECT_EQ(check.status, CheckStatus::failed);
   EXPECT_THAT(check.detail, HasSubstr("differ from the exact mean: they are 2 times it"));
+}
+
+/// Many gradients before it are NaN, as they should be.
+TEST(IntegerGradients, NameTheElementThatIsWrong) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    NegatesTheLastElement strategy;
+    Precision precision;
+    DataParallel ddp({{"large", at::ones({9000}).requires_grad_()}}, group, strategy, precision,
+                     OptimizerConfig{});
+    EXPECT_THAT(
+        check_integer_gradients(ddp, group, {}).detail,
+        HasSubstr("1 of 9,000 gradients of large differ from the exact mean: element 8999"));
+  });
 }
 
 TEST(IntegerGradients, CatchAWriteToThePadding) {

@@ -23,12 +23,13 @@ class Alone : public Strategy {
 /// of the gradients' norm times `norm_factor`.
 Check formula_check(const OptimizerConfig& made, const OptimizerConfig& told,
                     BufferDtypes dtypes = {}, double norm_factor = 1) {
+  at::manual_seed(1);
   Check check;
   double norm = 0;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Alone strategy;
     test::PrecisionOf precision(dtypes);
-    const std::vector<NamedTensor> parameters = {{"matrix", at::randn({40, 16}).requires_grad_()},
+    const std::vector<NamedTensor> parameters = {{"matrix", at::randn({400, 16}).requires_grad_()},
                                                  {"norm", at::randn({7}).requires_grad_()}};
     DataParallel ddp(parameters, group, strategy, precision, made);
     const auto step = [&](UpdateProof* proof) {

@@ -106,7 +106,7 @@ LiveSample live_sample(const Sample& sample, const Experiment& experiment, doubl
 /// Memory of this process alone that is resident.
 std::int64_t own_resident_bytes() { return proc_bytes("/proc/self/status", "RssAnon"); }
 
-/// Of measured steps, of which no column has the memory.
+/// On the CPU *peak memory* is that of a warm-up step, so growth in measured steps is in no column.
 void warn_of_growth(std::int64_t begin_bytes) {
   constexpr std::int64_t kLeast = 32'000'000;
   const std::int64_t grown = own_resident_bytes() - begin_bytes;
@@ -179,7 +179,10 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps.end) {  // before the proof runs collectives of its own
       rank.measuring_ends();
-      if (steps.measured > steps.first) warn_of_growth(resident_bytes);
+      // Checkpoints that are written beside training are copies, which stay.
+      const bool plain =
+          device.torch_device().is_cpu() && !training(experiment).train.checkpoint.async;
+      if (plain && steps.measured > steps.first) warn_of_growth(resident_bytes);
       result.device_memory = device.memory();
     }
     if (proof.looks_at(index)) saver.wait_for_work();  // it looks for threads that work on

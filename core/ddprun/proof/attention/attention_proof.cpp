@@ -25,9 +25,9 @@ namespace {
 using RowsOfHeads = std::map<std::int64_t, at::Tensor>;  // head -> rows, int64, ascending
 
 constexpr std::int64_t kHeadsOfKeys = 4;  // a key's gradients take all queries
-/// By it scores are as large as 30, and a softmax as sharp as trained heads have it. In float32:
-/// rounding to fewer bits makes something else of such scores.
-constexpr double kLargeQueries = 8;
+/// By it scores are as large as 20, and a softmax as sharp as trained heads have it. In float32 on
+/// the CPU: rounding to fewer bits, as of a GPU's products, makes something else of such scores.
+constexpr double kLargeQueries = 6;
 
 std::int64_t drawn_below(std::int64_t end, std::uint64_t seed, std::uint64_t counter) {
   return static_cast<std::int64_t>(counter_hash(seed, counter) % static_cast<std::uint64_t>(end));
@@ -207,7 +207,8 @@ std::string find_wrong_attention(const AttentionConfig& config, Attention& atten
                                  const std::function<void()>& between,
                                  const at::Tensor& first_keys) {
   AttentionTrial trial(config, attention, device, seed, TrialLayout::by_token, first_keys);
-  const bool large = seed % 2 == 1 && bound <= error_bound(AttentionType::float32);
+  const bool large = seed % 2 == 1 && device.torch_device().is_cpu() &&
+                     bound <= error_bound(AttentionType::float32);
   if (large) trial.scale_queries(kLargeQueries);
   TrialMarks marks;
   at::Tensor alone;
