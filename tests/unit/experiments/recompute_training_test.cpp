@@ -1,6 +1,7 @@
 // Training with model.recompute is training without it, bit for bit: in every precision, with both
 // kernels, with accumulation, on ranks whose strategies hear of each gradient once.
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
