@@ -47,17 +47,20 @@ std::vector<Range> drawn_runs(const ParameterLayout& layout, std::uint64_t draw)
   return runs;
 }
 
+at::Tensor unequal(const at::Tensor& got, const at::Tensor& expected) {
+  return expected.ne(got).logical_and(expected.eq(expected).logical_or(got.eq(got)));
+}
+
 // Without a tolerance nothing is widened: what is compared may be a whole model.
 std::int64_t count_unequal(const at::Tensor& got, const at::Tensor& expected, double tolerance) {
   if (same_bytes(got, expected)) return 0;
-  const at::Tensor numbers = expected.eq(expected).logical_or(got.eq(got));
-  at::Tensor unequal = expected.ne(got).logical_and(numbers);
+  at::Tensor off = unequal(got, expected);
   if (tolerance > 0) {
     const at::Tensor wide = expected.to(at::kDouble);
     const at::Tensor near = (got.to(at::kDouble) - wide).abs().le(wide.abs().max() * tolerance);
-    unequal = unequal.logical_and(near.logical_not());
+    off = off.logical_and(near.logical_not());
   }
-  return unequal.count_nonzero().item<std::int64_t>();
+  return off.count_nonzero().item<std::int64_t>();
 }
 
 }  // namespace ddprun

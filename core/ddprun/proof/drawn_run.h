@@ -23,8 +23,10 @@ Range drawn_run(Range part, std::uint64_t draw);
 /// One of each parameter.
 std::vector<Range> drawn_runs(const ParameterLayout& layout, std::uint64_t draw);
 
-/// Of two tensors of one shape. `tolerance`: relative to the largest expected element; 0: bit by
-/// bit, but for the sign of zero. Each NaN equals another.
+/// True where two tensors of one shape are unequal. Each NaN equals another.
+at::Tensor unequal(const at::Tensor& got, const at::Tensor& expected);
+/// How many of these there are. `tolerance`: relative to the largest expected element; 0: bit by
+/// bit, but for the sign of zero.
 std::int64_t count_unequal(const at::Tensor& got, const at::Tensor& expected, double tolerance = 0);
 
 }  // namespace ddprun

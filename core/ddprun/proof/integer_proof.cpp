@@ -207,8 +207,7 @@ std::string found_instead(const FlatBuffers& buffers, int index, Range part,
   const at::Tensor off = (got - mean * times).abs().gt(mean.abs() * 1e-5).logical_and(finite);
   const bool scaled = at::equal(got.isfinite(), finite) && !off.any().item<bool>();
   if (scaled && std::abs(times - 1) > 1e-4) return fmt::format("they are {:.4g} times it", times);
-  const at::Tensor numbers = got.eq(got).logical_or(mean.eq(mean));  // one of the two, or both
-  const at::Tensor first = got.ne(mean).logical_and(numbers).nonzero()[0][0];
+  const at::Tensor first = unequal(got, mean).nonzero()[0][0];
   return fmt::format("element {} is {:.9g} instead of {:.9g}",
                      part.begin - buffers.range(index).begin + first.item<std::int64_t>(),
                      got[first].item<float>(), mean[first].item<float>());
