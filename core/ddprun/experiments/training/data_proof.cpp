@@ -56,11 +56,11 @@ Check check_samples_read(const DataSource& data, std::int64_t step, const std::v
     found.insert(found.end(), of_rank.begin(), of_rank.begin() + count);
     planned.insert(planned.end(), of_rank.begin() + count, of_rank.end());
   }
+  const bool right = sorted(found) == sorted(planned);
   return make_check(
-      "samples_read", sorted(found) == sorted(planned),
-      sorted(found) == sorted(planned)
-          ? fmt::format("each of the step's {} samples by one rank, once", planned.size())
-          : first_missed(found, planned));
+      "samples_read", right,
+      right ? fmt::format("each of the step's {} samples by one rank, once", planned.size())
+            : first_missed(found, planned));
 }
 
 }  // namespace ddprun

@@ -211,6 +211,7 @@ std::string find_wrong_attention(const AttentionConfig& config, Attention& atten
   AttentionTrial trial(config, attention, device, seed, TrialLayout::by_token, first_keys);
   const bool large = seed % 2 == 1 && device.torch_device().is_cpu() &&
                      bound <= error_bound(AttentionType::float32);
+  const double allowed = large ? kOfLarge * bound : bound;
   if (large) trial.scale_queries(kLargeQueries);
   TrialMarks marks;
   at::Tensor alone;
@@ -222,7 +223,6 @@ std::string find_wrong_attention(const AttentionConfig& config, Attention& atten
   results.alone = alone;
   for (const ResultError& each :
        find_errors(config, trial.inputs(), results, {.whole = 0, .seed = seed})) {
-    const double allowed = large ? kOfLarge * bound : bound;
     if (each.error <= allowed) continue;
     return fmt::format("{} is off by {:.2g} ({}), {:.2g} is allowed", each.name, each.error,
                        each.place, allowed);
