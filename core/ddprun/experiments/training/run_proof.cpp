@@ -30,8 +30,7 @@ std::string blamed(const std::string& check, const Experiment& experiment) {
   constexpr std::array kOfAny = {"rest_after_steps", "clock_agrees", "process_as_told",
                                  "parameters_unchanged"};
   if (contains(kOfAny, check)) return "a plugin";
-  // No plugin's.
-  if (check == "samples_read") return "the data";
+  if (check == "samples_read") return "the data";  // as the next, no plugin's
   if (check == "optimizer_computed") return "the optimizer";
   const auto plugin = [&](PluginKind kind) {
     return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
@@ -103,7 +102,7 @@ bool RunProof::begin() {
   enter(check_initial_parameters(trainer_.data_parallel(), group_,
                                  resumed ? nullptr : trainer_.initial_values()),
         first_);
-  if (trainer_.data_parallel().extent() == StepExtent::step) watch_update(steps_.first, seed_);
+  watch_update(steps_.first, seed_);
   updates_ = trainer_.data_parallel().optimizer().updates();
   look(first_);
   if (keeps_some()) initial_hash_ = hash_kept();
@@ -120,7 +119,8 @@ bool RunProof::replays(std::int64_t step) const {
 }
 
 void RunProof::watch_update(std::int64_t step, std::uint64_t draw) {
-  if (update_ || replays(step) || failed("parameters_updated")) return;
+  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
+  if (!updates || update_ || replays(step) || failed("parameters_updated")) return;
   update_.emplace(trainer_.data_parallel(), training(experiment_).optimizer, draw);
 }
 
@@ -135,8 +135,8 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
   const LargeBlocksMapped apart;
   const std::uint64_t draw = counter_hash(seed_, ~static_cast<std::uint64_t>(index));
   if (looks && !failed("gradients_averaged")) mean_.emplace(trainer_.data_parallel(), draw);
-  if (extent == StepExtent::step) watch_update(index, draw);
-  counts_ = extent == StepExtent::step && looks_at(index);
+  watch_update(index, draw);
+  counts_ = extent == StepExtent::step && looks;
   if (counts_) lost_.begin_step();
   return [this] {
     const Timed keeping(*this);
