@@ -17,8 +17,9 @@ std::string text_of(const RunDescription& run) {
                   name_of(run.device), name_of(run.backend), name_of(run.kernels),
                   PrecisionDtypes{.buffers = run.dtypes}.product_format());
   if (run.heads == 0) return text;  // a model of one's own
-  return text + fmt::format(", {} heads of {}, context {}, {} sequences in a micro-batch",
-                            run.heads, run.head_dim, run.context_length, run.micro_batch);
+  return text + fmt::format(", {} of {}, context {}, {} in a micro-batch",
+                            counted(run.heads, "head"), run.head_dim, run.context_length,
+                            counted(run.micro_batch, "sequence"));
 }
 
 }  // namespace
