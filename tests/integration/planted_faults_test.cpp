@@ -44,6 +44,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
 };
 
 const char* const kPage = DDPRUN_SOURCE_DIR "/docs/planted_faults.md";
+const char* const kMarker = "<!-- faults -->\n";
 
 /// What caught a fault in the row of a result: checks, or an error.
 std::set<std::string> catchers(const json& row) {
@@ -118,14 +119,20 @@ TEST_P(PlantedFault, IsCaught) {
   std::string by;
   for (const std::string& each : caught) append("`" + each + "`", by);
   CaughtBy page = caught_on_page();
+  if (!rewrites_pages()) {
+    EXPECT_EQ(by, page[planted.name]) << said;
+    return;
+  }
   page[planted.name] = by;
-  expect_table(kPage, "<!-- faults -->\n", table_of(page));
+  expect_table(kPage, kMarker, table_of(page));
 }
 
 TEST(PlantedFaultsPage, HasTheFaultsThatAreTestedAndNoOthers) {
   std::set<std::string> tested, written;
   for (const Planted& each : planted_faults()) tested.insert(each.name);
-  for (const auto& [fault, by] : caught_on_page()) written.insert(fault);
+  const CaughtBy page = caught_on_page();
+  expect_table(kPage, kMarker, table_of(page));
+  for (const auto& [fault, by] : page) written.insert(fault);
   EXPECT_EQ(written, tested);
   EXPECT_GE(tested.size(), 100U);
 }

@@ -12,8 +12,10 @@
 
 namespace ddprun::test {
 
-/// Compares what stands between `marker` and the next end marker with `table`, or, with
-/// DDPRUN_UPDATE_DOCS, replaces it.
+/// Whether pages are to become what the code says.
+inline bool rewrites_pages() { return std::getenv("DDPRUN_UPDATE_DOCS") != nullptr; }
+
+/// Compares what stands between `marker` and the next end marker with `table`, or replaces it.
 inline void expect_table(const std::filesystem::path& page, const std::string& marker,
                          const std::string& table) {
   std::string text = read_file(page);
@@ -21,7 +23,7 @@ inline void expect_table(const std::filesystem::path& page, const std::string& m
   ASSERT_NE(at, std::string::npos) << marker;
   const std::size_t begin = at + marker.size();
   const std::size_t size = text.find("<!-- end -->", begin) - begin;
-  if (std::getenv("DDPRUN_UPDATE_DOCS") != nullptr) {
+  if (rewrites_pages()) {
     std::ofstream(page) << text.replace(begin, size, table);
   } else {
     EXPECT_EQ(text.substr(begin, size), table) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
