@@ -63,23 +63,24 @@ class Diff {
     std::cout << fmt::format("{}: each step from the weights that {} has before it\n",
                              first.file->name, first.name())
               << std::flush;
-    const json lead = measure(first, 0);
-    if (lead.is_null()) return kExitFailed;
-    part_.leads = false;
-    part_.steps = lead.at("count");
     json rows = json::array();
     try {
-      const int status = compare_all(lead, rows);
-      write(rows);
-      return status;
-    } catch (const Interrupted&) {
+      return compare_all(rows);
+    } catch (const Interrupted& by) {
       if (!rows.empty()) write(rows);
-      throw;
+      std::cerr << interrupted_words(by.signal, first.file->name,
+                                     rows.empty() ? "" : folder_.path(""))
+                << "\n";
+      return kExitSignal + by.signal;
     }
   }
 
  private:
-  int compare_all(const json& lead, json& rows) {
+  int compare_all(json& rows) {
+    const json lead = measure(sides_.front(), 0);
+    if (lead.is_null()) return kExitFailed;
+    part_.leads = false;
+    part_.steps = lead.at("count");
     int status = kExitDone;
     for (std::size_t i = 1; i < sides_.size(); ++i) {
       json row = compare(sides_[i], i, lead);
@@ -90,6 +91,7 @@ class Diff {
       }
       rows.push_back(std::move(row));
     }
+    write(rows);
     return status;
   }
 
@@ -171,11 +173,7 @@ int diff_command(const Request& request) {
                               std::optional<RankInfo> /*joined*/) {
     ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, terminal_of(stderr).width);
     Executor executor({}, display);
-    try {
-      return Diff(request, sides_of(files), executor).run();
-    } catch (const Interrupted& interrupted) {
-      return kExitSignal + interrupted.signal;
-    }
+    return Diff(request, sides_of(files), executor).run();
   };
   return run_planned(request,
                      {"diff", refusals, run, {"each experiment", "ddprun diff a.yaml b.yaml"}});

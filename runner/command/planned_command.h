@@ -1,6 +1,8 @@
-// What commands that start ranks begin with: their files planned, or refused on all ranks alike.
+// What commands that start ranks share: their files planned, or refused on all ranks alike; and
+// their words when a signal ends them.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -42,5 +44,10 @@ std::vector<std::string> refusals_of_some(const std::vector<PlannedFile>& files,
 /// exit status. Throws what `refusals` and `run` throw, CommError if a rank does not come, and
 /// ConfigError in a launch that the command does not join.
 int run_planned(const Request& request, const PlannedCommand& command);
+
+/// What stderr says of a file of that name whose runs the user ended. `result`: the folder that has
+/// what was done; empty: nothing was.
+std::string interrupted_words(int signal, const std::string& name,
+                              const std::filesystem::path& result);
 
 }  // namespace ddprun

@@ -59,10 +59,14 @@ class Tune {
                                       tell(round_words(round, tuning_, halving_) + "\n");
                                     }});
     result_.used_s = seconds_since(begin_ns_);
-    tell(end_words() + "\n");
     const bool any = halving_.winner().has_value();
-    if (any || signal_ == 0) write();
-    if (signal_ != 0) return kExitSignal + signal_;
+    if (signal_ != 0) {
+      if (any) write();
+      display_.message(interrupted_words(signal_, tuning_.file.name, any ? folder_.path("") : ""));
+      return kExitSignal + signal_;
+    }
+    tell(end_words() + "\n");
+    write();
     return any ? kExitDone : kExitFailed;
   }
 
@@ -80,8 +84,7 @@ class Tune {
         return "ended: more steps do not tell the rest apart";
       case HalvingEnd::time:
         return fmt::format("ended: the next run would end after {:g} minutes", request_.minutes);
-      case HalvingEnd::interrupted:
-        return fmt::format("interrupted (signal {})", signal_);
+      case HalvingEnd::interrupted:  // interrupted_words()
       case HalvingEnd::none_left:
         break;
     }

@@ -45,7 +45,13 @@ class Verify {
       if (status != kExitDone && executor_.joined()) break;  // its ranks cannot be restarted
     }
     if (folder && !rows.empty()) write(*folder, planned, rows);
-    return interrupted_ != 0 ? kExitSignal + interrupted_ : status;
+    if (interrupted_ == 0) return status;
+    if (folder) {
+      std::cerr << interrupted_words(interrupted_, planned.name,
+                                     rows.empty() ? "" : folder->path(""))
+                << "\n";
+    }
+    return kExitSignal + interrupted_;
   }
 
  private:

@@ -58,6 +58,17 @@ TEST(Diff, WhatIsDoneStaysWhenItIsInterrupted) {
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
   EXPECT_EQ(row_of(folder, "all").at("name"), "strategy=naive");
+  EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): what was done is in results/all/"));
+}
+
+TEST(Diff, InterruptedBeforeItComparedItSaysSo) {
+  TemporaryFolder folder("all.yaml", tiny_experiment("sweep: {strategy: [flat, naive]}\n"));
+  DdprunProcess process(folder, {"diff", "all.yaml", "--steps", "1000000"});
+  ASSERT_TRUE(eventually(30, [&] { return process.ranks().size() == 2; })) << process.err();
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
+  EXPECT_EQ(process.err(), "interrupted (signal 2): no result of all was written\n");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
 }
 
 /// More ranks, micro-batches, another attention, other kernels: sums in another order.

@@ -91,7 +91,7 @@ TEST_F(Supervision, AStoppedPeerOfADeadRankIsEndedToo) {
 TEST_F(Supervision, CtrlCEndsAllWithoutAResult) {
   kill(-process_->pid(), SIGINT);  // the terminal sends it to the whole group
   EXPECT_EQ(process_->wait(10), 130) << process_->err();
-  EXPECT_THAT(process_->err(), HasSubstr("interrupted (signal 2)"));
+  EXPECT_THAT(process_->err(), HasSubstr("interrupted (signal 2): no result of long was written"));
   expect_nothing_left();
 }
 
@@ -101,7 +101,8 @@ TEST(Interrupted, RowsThatWereDoneAreWritten) {
   ASSERT_TRUE(process.says("[2/3] 10000000: step")) << process.err();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(10), 130) << process.err();
-  EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): the rows that were done are in"));
+  EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): what was done is in results/two/"));
+  EXPECT_THAT(process.err(), HasSubstr("/, and --resume goes on from there\n"));
   const std::string result = read_file(only_result(folder, "two") / "result.json");
   EXPECT_THAT(result, AllOf(HasSubstr("\"status\":\"ok\""), HasSubstr("\"status\":\"not run\""),
                             HasSubstr("interrupted by signal 2"),

@@ -81,6 +81,17 @@ TEST(Verify, WhatIsDoneStaysWhenItIsInterrupted) {
   const json rows = json::parse(read_file(only_result(folder, "one") / "verify.json"))["rows"];
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0]["passed"], true);
+  EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): what was done is in results/one/"));
+}
+
+TEST(Verify, InterruptedInItsFirstRowItSaysSo) {
+  TemporaryFolder folder("one.yaml", tiny_experiment({}, 100000));
+  DdprunProcess process(folder, {"verify", "one.yaml"});
+  ASSERT_TRUE(process.says("one: 2 ranks")) << process.err();
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
+  EXPECT_EQ(process.err(), "interrupted (signal 2): no result of one was written\n");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
 }
 
 TEST(Verify, RefusesWhatIsNotANumber) {
