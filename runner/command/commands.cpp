@@ -240,11 +240,8 @@ int schema_command(const Request& request) {
   const PluginRegistry registry = open_registry(request);
   for (const std::string& refusal : registry.refused()) std::cerr << "refused: " << refusal << "\n";
   const std::string text = lines_of(experiment_schema(experiment_kinds(), registry));
-  if (request.output.empty()) {
-    std::cout << text;
-  } else {
-    write_out(request.output, [&text](const TextSink& sink) { sink(text); });
-  }
+  write_out(request.output.empty() ? kStdout : request.output,
+            [&text](const TextSink& sink) { sink(text); });
   return kExitDone;
 }
 

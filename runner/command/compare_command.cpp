@@ -136,7 +136,7 @@ int report_command(const Request& request) {
   }
   const std::string page = html_page(pages);
   write_out(file, [&page](const TextSink& sink) { sink(page); });
-  std::cout << "report: " << printable_line(file) << "\n" << of;
+  words_beside(file) << "report: " << printable_line(file) << "\n" << of;
   return kExitDone;
 }
 

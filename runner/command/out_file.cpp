@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 
 #include "ddprun/base/error.h"
 
@@ -34,6 +35,7 @@ void refuse_as_out(const std::string& out, const std::vector<std::string>& read)
 }
 
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell) {
+  if (out == kStdout) return tell([](std::string_view text) { std::cout << text; });
   const fs::path path = fs::absolute(out);
   if (const int error =
           is_no_plain_file(path) ? write_plainly(path, tell) : write_durably(path, tell);
@@ -44,6 +46,10 @@ void write_out(const std::string& out, const std::function<void(const TextSink&)
                  .expected = "a file in a folder that is there, and room on its disk",
                  .hint = "--out names it"});
   }
+}
+
+std::ostream& words_beside(const std::string& out) {
+  return out == kStdout ? std::cerr : std::cout;
 }
 
 }  // namespace ddprun

@@ -74,8 +74,8 @@ class Encoder {
   /// The section `data:` of an experiment that trains on them.
   std::string section() const {
     return fmt::format("{{source: tokens, path: {}, token_type: {}, tokenizer: {}{}}}",
-                       yaml_word(request_.output), wide_ ? "uint32" : "uint16",
-                       yaml_word(request_.vocabulary),
+                       yaml_word(request_.output == kStdout ? "FILE" : request_.output),
+                       wide_ ? "uint32" : "uint16", yaml_word(request_.vocabulary),
                        end_.empty() ? "" : fmt::format(", document_end: {}", end_.front()));
   }
 
@@ -124,7 +124,7 @@ int tokenize_command(const Request& request) {
   Encoder encoder(request, tokenizer);
   write_out(request.output, [&](const TextSink& sink) { encoder.write(sink); });
   const std::int64_t bytes = bytes_of(request.paths);
-  std::cout << fmt::format(
+  words_beside(request.output) << fmt::format(
       "{}: {} tokens of {} bytes, {:.2f} bytes a token, {}\n"
       "data: {}\n"
       "model: {{vocab_size: {}}}\n",
@@ -153,10 +153,10 @@ int tokenizer_command(const Request& request) {
   const auto vocabulary = train_vocabulary(counts, request.vocabulary_size, name, request.special);
   write_out(request.output, [&](const TextSink& sink) { sink(to_tokenizer_json(vocabulary)); });
   const std::int64_t bytes = bytes_of(request.paths);
-  std::cout << fmt::format("{}: {} tokens, of {} bytes with {} different pieces, {}\n",
-                           printable_line(request.output),
-                           with_thousands(std::ssize(vocabulary.tokens)), with_thousands(bytes),
-                           with_thousands(std::ssize(counts)), rate(bytes, begin_ns));
+  words_beside(request.output) << fmt::format(
+      "{}: {} tokens, of {} bytes with {} different pieces, {}\n", printable_line(request.output),
+      with_thousands(std::ssize(vocabulary.tokens)), with_thousands(bytes),
+      with_thousands(std::ssize(counts)), rate(bytes, begin_ns));
   return kExitDone;
 }
 

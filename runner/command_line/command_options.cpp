@@ -110,7 +110,8 @@ void add_results(CLI::App& command, Request& request) {
 }
 
 void add_report(CLI::App& command, Request& request) {
-  add(command, "-o,--out", request.output, "FILE", "The file to write (default: report.html)");
+  add(command, "-o,--out", request.output, "FILE",
+      "The file to write (default: report.html; -: stdout)");
   add_results(command, request);
 }
 
@@ -168,7 +169,7 @@ void add_texts(CLI::App& command, Request& request) {
   add(command, "--pattern", request.pattern, "NAME",
       "How text is split: gpt2, cl100k, o200k or a regular expression; a "
       "tokenizer.json has its own");
-  add(command, "--out", request.output, kFileValue, "The file to write")->required();
+  add(command, "--out", request.output, kFileValue, "The file to write (-: stdout)")->required();
   add(command, "texts", request.paths, kFileValue, "Texts, one after another")->required();
   add_common_options(command, request);
 }

@@ -36,6 +36,10 @@ TEST_F(Report, ResultsOfDifferentKindsHaveASectionEach) {
   measure("e.yaml", tiny_experiment("", 3));
   EXPECT_EQ(ddprun({"report", "results/paper"}).out, "report: report.html\n");
   EXPECT_EQ(data("report.html").size(), 1U);
+  const CommandResult printed = ddprun({"report", "results/paper", "-o", "-"});
+  EXPECT_EQ(printed.out, page("report.html"));
+  EXPECT_EQ(printed.err, "report: -\n");
+  EXPECT_FALSE(fs::exists(folder_.path() / "-"));
   ddprun({"report", "results/e/latest/result.json", "results/paper/latest", "-o", "both.html"});
   const json results = data("both.html");
   ASSERT_EQ(results.size(), 2U);

@@ -14,6 +14,7 @@ TEST(SchemaCommand, TheShippedFileIsWhatItPrints) {
 TEST(SchemaCommand, WritesAFileAndSaysWhyItCannot) {
   TemporaryFolder folder;
   EXPECT_EQ(must_run(folder, {"schema", "--out", "a.json"}).out, "");
+  EXPECT_TRUE(must_run(folder, {"schema", "--out", "-"}).out == folder.read("a.json"));
   EXPECT_EQ(json::parse(folder.read("a.json"))["$schema"],
             "http://json-schema.org/draft-07/schema#");
   const CommandResult refused = must_end(1, folder, {"schema", "--out", "none/a.json"});

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 #include <vector>
 
 #include "support/ddprun_command.h"
@@ -66,6 +67,25 @@ TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
       folder,
       {"validate", "e.yaml", "--set", "data={source: tokens, path: t.bin, tokenizer: v.json}"});
   EXPECT_THAT(small.err + small.out, HasSubstr("the tokenizer has more tokens than the model"));
+}
+
+TEST(TokenizerCommand, WritesToStdoutAndSaysTheRestOnStderr) {
+  const TemporaryFolder folder("text", text());
+  const std::vector<std::string> train = {"tokenizer", "train", "--size", "400", "text", "--out"};
+  const std::vector<std::string> encode = {"tokenize", "--vocab", "v.json", "text", "--out"};
+  for (const auto& [words, file, said] :
+       {std::tuple(train, "v.json", "400 tokens, of "), {encode, "t.bin", "path: FILE, "}}) {
+    const auto to = [&](const std::string& out) {
+      std::vector<std::string> all = words;
+      all.push_back(out);
+      return must_run(folder, all);
+    };
+    to(file);
+    const CommandResult printed = to("-");
+    EXPECT_TRUE(printed.out == folder.read(file)) << file;
+    EXPECT_THAT(printed.err, HasSubstr(said));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "-"));
+  }
 }
 
 TEST(TokenizerCommand, ItsSectionIsYamlWhateverTheNames) {
