@@ -2,7 +2,11 @@
 // missing.
 #include "ddprun/device/device_library.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <fstream>
+#include <set>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -67,6 +71,25 @@ class Cuda : public testing::Test {
       GTEST_SKIP() << "CUDA support is not built";
     }
   }
+
+  /// The library sets variables for its process when it is loaded; other cases do without.
+  void TearDown() override {
+    for (const std::string& name : variables()) {
+      if (!before_.contains(name)) ::unsetenv(name.c_str());
+    }
+  }
+
+ private:
+  static std::set<std::string> variables() {
+    std::set<std::string> names;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      names.insert(text.substr(0, text.find('=')));
+    }
+    return names;
+  }
+
+  const std::set<std::string> before_ = variables();
 };
 
 TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
