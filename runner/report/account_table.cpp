@@ -13,6 +13,7 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/group/collective.h"
+#include "runner/report/report_table.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
@@ -223,7 +224,8 @@ std::string account_output(const std::vector<AccountLine>& lines, ReportFormat f
     }
   }
   std::vector<std::string> dropped;
-  const std::string table = table_of(lines).render(terminal.width, terminal.colour, &dropped);
+  const std::string table = with_names_for(table_of(lines), terminal.width)
+                                .render(terminal.width, terminal.colour, &dropped);
   const std::string too_few =
       dropped.empty() ? "" : too_few_columns(terminal.width, dropped) + "\n";
   return table + too_few + account_words(lines);

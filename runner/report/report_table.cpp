@@ -254,12 +254,14 @@ TextTable report_table(const TableLines& lines) {
 }
 
 TextTable with_names_for(TextTable table, int width) {
-  if (width == 0 || table.fitting(width).width() <= width) return table;
-  RowNames names{table.columns[0].title, {}};
-  for (const TextTable::Line& line : table.lines) names.names.push_back(line.cells[0].text);
-  names = values_alone(names);
-  table.columns[0].title = names.title;
-  for (std::size_t i = 0; i < table.lines.size(); ++i) table.lines[i].cells[0] = {names.names[i]};
+  for (const auto shorter : {values_alone, without_shared}) {
+    if (width == 0 || table.fitting(width).width() <= width) break;
+    RowNames names{table.columns[0].title, {}};
+    for (const TextTable::Line& line : table.lines) names.names.push_back(line.cells[0].text);
+    names = shorter(names);
+    table.columns[0].title = names.title;
+    for (std::size_t i = 0; i < table.lines.size(); ++i) table.lines[i].cells[0] = {names.names[i]};
+  }
   return table;
 }
 

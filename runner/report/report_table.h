@@ -14,7 +14,7 @@ namespace ddprun {
 TextTable report_table(const TableLines& lines);
 
 /// The table as it is, or, where names in its first column would be cut at that width (0: no
-/// limit), with their values alone.
+/// limit), with their values alone, and then without what these share.
 TextTable with_names_for(TextTable table, int width);
 
 /// For a terminal or a pipe. Where not all columns fit, those of these titles go last.

@@ -8,17 +8,24 @@
 #include <map>
 #include <set>
 
+#include "ddprun/base/ranges.h"
+
 namespace ddprun {
 
 namespace {
+
+/// How many more brackets are open behind it.
+int opens(char c) {
+  return static_cast<int>(c == '(' || c == '[' || c == '{') -
+         static_cast<int>(c == ')' || c == ']' || c == '}');
+}
 
 /// Each "key=value" of a label: commas outside of all brackets part them.
 std::vector<std::string> parts_of(const std::string& label) {
   std::vector<std::string> parts(1);
   int depth = 0;
   for (const char c : label) {
-    if (c == '(' || c == '[' || c == '{') ++depth;
-    if (c == ')' || c == ']' || c == '}') --depth;
+    depth += opens(c);
     if (c == ',' && depth == 0) {
       parts.emplace_back();
     } else if (c != ' ' || !parts.back().empty()) {
@@ -26,6 +33,21 @@ std::vector<std::string> parts_of(const std::string& label) {
     }
   }
   return parts;
+}
+
+/// A part of a name: "{", what is in its brackets, "}"; without brackets it is all head.
+struct Part {
+  std::string head;
+  std::vector<std::string> entries;
+  std::string tail;
+};
+Part split_part(const std::string& text) {
+  const std::size_t open = text.find_first_of("({");
+  if (open == std::string::npos) return {text, {}, ""};
+  std::size_t close = open;
+  for (int depth = 0; close < text.size() && (depth += opens(text[close])) > 0;) ++close;
+  return {text.substr(0, open + 1), parts_of(text.substr(open + 1, close - open - 1)),
+          text.substr(close)};
 }
 
 /// "strategy" if every label is "strategy=..." and nothing else; empty otherwise.
@@ -88,6 +110,32 @@ RowNames values_alone(const RowNames& names) {
                                                         : fmt::format("{}", fmt::join(keys, ", ")));
   }
   out.title = titles.size() == 1 ? *titles.begin() : names.title;
+  return out;
+}
+
+RowNames without_shared(const RowNames& names) {
+  const auto parts = mapped(
+      names.names, [](const std::string& name) { return mapped(parts_of(name), split_part); });
+  // Of each place, which is a part's number and head: what is in its brackets.
+  std::map<std::pair<std::size_t, std::string>, std::set<std::vector<std::string>>> met;
+  for (const std::vector<Part>& all : parts) {
+    for (std::size_t i = 0; i < all.size(); ++i) met[{i, all[i].head}].insert(all[i].entries);
+  }
+  RowNames out{names.title, {}};
+  for (const std::vector<Part>& all : parts) {
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto& others = met[{i, all[i].head}];
+      const auto shared = [&others](const std::string& entry) {
+        return others.size() > 1 &&
+               std::ranges::all_of(others, [&](const auto& each) { return contains(each, entry); });
+      };
+      std::vector<std::string> own = all[i].entries;
+      if (std::erase_if(own, shared) > 0) own.emplace_back("…");
+      texts.push_back(all[i].head + fmt::format("{}", fmt::join(own, ", ")) + all[i].tail);
+    }
+    out.names.push_back(fmt::format("{}", fmt::join(texts, ", ")));
+  }
   return out;
 }
 

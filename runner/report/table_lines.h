@@ -26,6 +26,10 @@ RowNames row_names(const std::vector<Row>& rows);
 /// behind files' names.
 RowNames values_alone(const RowNames& names);
 
+/// Without what all values of a place have in their brackets: "{layers: 1, …}" beside
+/// "{layers: 2, …}". A place has values of one plugin, or mappings.
+RowNames without_shared(const RowNames& names);
+
 struct TableLine {
   std::string name;
   /// Where its runs stand among the rows of the result: `count` of them, side by side.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "ddprun/base/ranges.h"
@@ -40,6 +41,18 @@ std::vector<int> natural_widths(const TextTable& table) {
 int total_width(const std::vector<int>& widths) {
   return std::accumulate(widths.begin(), widths.end(), -kGap,
                          [](int total, int width) { return total + width + kGap; });
+}
+
+/// The least width from `width` on at which cells of the first column that differ are not cut
+/// alike.
+int telling_width(const TextTable& table, int width) {
+  std::set<std::string> names;
+  for (const TextTable::Line& line : table.lines) names.insert(line.cells.front().text);
+  for (;; ++width) {
+    std::set<std::string> cut;
+    for (const std::string& name : names) cut.insert(cut_to_width(name, width));
+    if (cut.size() == names.size()) return width;
+  }
 }
 
 /// These columns of a table. A note begins behind the last cell that is left and has text.
@@ -153,7 +166,8 @@ std::string TextTable::render(int width, bool colour, std::vector<std::string>* 
   const TextTable table = fitting(width, dropped);
   std::vector<int> widths = natural_widths(table);
   if (const int excess = total_width(widths) - width; width > 0 && excess > 0) {
-    widths[0] = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
+    const int least = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
+    widths[0] = telling_width(table, least);
   }
   const std::string gap(kGap, ' ');
   const auto joined = [&](const std::vector<Cell>& cells, bool in_colour) {
