@@ -125,7 +125,7 @@ class Diff {
     result["config"] = to_json(sides_.front().run->resolved);
     result["rows"] = rows;
     folder_.remove(kRecords);
-    folder_.write("diff.json", json_text(result, 1) + "\n");
+    folder_.write(kDiffFile, json_text(result, 1) + "\n");
     folder_.show();
     std::cout << "results: " << folder_.path("").string() << "\n" << std::flush;
   }

@@ -147,7 +147,7 @@ class Tune {
     std::cout << tuning_output(result_, request_.format, table_terminal(request_.columns), all)
               << std::flush;  // whatever becomes of the files
     folder_.write("experiment.yaml", to_yaml(tuning_.file.document));
-    folder_.write("tune.json", json_text(all, 1) + "\n");
+    folder_.write(kTuneFile, json_text(all, 1) + "\n");
     const std::string yaml = tuned_yaml(result_, machine());
     if (!yaml.empty()) folder_.write("tuned.yaml", yaml);
     folder_.show();

@@ -89,7 +89,7 @@ class Verify {
     result["name"] = planned.name;
     result["rows"] = rows;
     folder.write("experiment.yaml", to_yaml(planned.document));
-    folder.write("verify.json", json_text(result, 1) + "\n");
+    folder.write(kVerifyFile, json_text(result, 1) + "\n");
     folder.show();
     std::cout << "results: " << folder.path("").string() << "\n" << std::flush;
   }

@@ -148,7 +148,6 @@ std::string threshold_text(const ResultComparison& of) {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kResult = "result.json";
 constexpr const char* kLatest = "latest";
 
 struct FolderContents {
@@ -157,7 +156,7 @@ struct FolderContents {
   std::vector<fs::path> deeper = {};  ///< folders in it that hold results
 };
 
-bool is_result(const fs::path& folder) { return fs::exists(folder / kResult); }
+bool is_result(const fs::path& folder) { return fs::exists(folder / kResultFile); }
 
 /// The folders in this one that are results, which are named by time; without `latest`, which is a
 /// link to one, where the file system has links.
@@ -165,20 +164,20 @@ std::vector<fs::path> results_in(const fs::path& folder) {
   std::vector<fs::path> results;
   std::error_code ignored;  // what cannot be read is none
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const bool result = fs::exists(entry.path() / kResult, ignored);
+    const bool result = fs::exists(entry.path() / kResultFile, ignored);
     if (result && entry.path().filename() != kLatest) results.push_back(entry);
   }
   return results;
 }
 
 FolderContents contents_of(const fs::path& folder) {
-  if (is_result(folder)) return {folder / kResult};
+  if (is_result(folder)) return {folder / kResultFile};
   const std::vector<fs::path> results = results_in(folder);
   FolderContents out{.results = results.size()};
   if (is_result(folder / kLatest)) {
-    out.newest = folder / kLatest / kResult;
+    out.newest = folder / kLatest / kResultFile;
   } else if (!results.empty()) {
-    out.newest = std::ranges::max(results) / kResult;
+    out.newest = std::ranges::max(results) / kResultFile;
   }
   if (!out.newest.empty()) return out;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

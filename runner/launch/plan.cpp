@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
@@ -27,6 +26,7 @@
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/shipped_files.h"
+#include "runner/report/result_folder.h"
 
 namespace ddprun {
 
@@ -38,9 +38,8 @@ bool is_hidden(const fs::path& path) { return path.filename().string().starts_wi
 
 /// Its YAML files are those of runs that are over.
 bool is_result(const fs::path& folder) {
-  constexpr std::array kFiles = {"result.json", "verify.json", "tune.json"};
   std::error_code ignored;
-  return std::ranges::any_of(kFiles,
+  return std::ranges::any_of(kResultFiles,
                              [&](const char* file) { return fs::exists(folder / file, ignored); });
 }
 

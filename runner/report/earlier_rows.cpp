@@ -47,7 +47,7 @@ std::vector<ResultFiles> results_in(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const bool hidden = entry.path().filename().string().starts_with(".");
     if (hidden || entry.is_symlink() || !entry.is_directory()) continue;
-    const fs::path file = entry.path() / "result.json";
+    const fs::path file = entry.path() / kResultFile;
     const fs::path rows = entry.path() / kRowsFolder;
     std::error_code ignored;  // whatever stands there is read, or refused as damaged
     const bool unfinished = fs::is_directory(rows, ignored);  // its other files may be missing

@@ -214,7 +214,7 @@ void write_row(ResultFolder& folder, const ResultContext& context, std::size_t n
 fs::path write_result(ResultFolder& folder, const ResultContext& context,
                       const std::vector<Row>& rows) {
   const TableLines table(rows);
-  folder.write("result.json", [&](const TextSink& sink) {  // first: it has everything
+  folder.write(kResultFile, [&](const TextSink& sink) {  // first: it has everything
     write_result_json(context, table, sink);
   });
   folder.write("experiment.yaml", context.yaml);

@@ -1,6 +1,7 @@
 // A result folder: hidden while it is empty, and each of its files whole or not there.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -9,6 +10,13 @@
 #include "ddprun/base/durable_file.h"
 
 namespace ddprun {
+
+/// The file that makes a folder a result: of run, of verify, of diff, of tune.
+inline constexpr const char* kResultFile = "result.json";
+inline constexpr const char* kVerifyFile = "verify.json";
+inline constexpr const char* kDiffFile = "diff.json";
+inline constexpr const char* kTuneFile = "tune.json";
+inline constexpr std::array kResultFiles = {kResultFile, kVerifyFile, kDiffFile, kTuneFile};
 
 /// The folder `<output>/<name>/<time>/`. It begins as a hidden folder beside that place, and show()
 /// renames it. If it was never shown, the destructor removes it and every folder that this object
