@@ -108,7 +108,10 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       linear_(called(precision, "linear()", [&] { return precision.linear(); })),
       optimizer_(make_optimizer(run_.optimizer, buffers_)),
       order_(run_.optimizer.overlap),
-      walk_(roles_, context_, frozen_.get(), strategy, arrivals_),
+      walk_(roles_, context_, frozen_.get(), strategy, arrivals_,
+            [this](int unit) {
+              if (watch_) watch_(Watched::unit, unit);
+            }),
       alike_(group, walk_.sharded()),
       marks_details_(group.device().torch_device().is_cpu()) {
   if (extent == StepExtent::forward) return;
@@ -210,11 +213,7 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
 }
 
 at::Tensor DataParallel::unit(int unit, const std::function<at::Tensor()>& forward) {
-  return walk_.unit(unit, [&] {
-    const int trained = roles_.units[unit];  // -1: all frozen
-    if (watch_ && trained >= 0 && !walk_.computes_again()) watch_(Watched::unit, trained);
-    return forward();
-  });
+  return walk_.unit(unit, forward);
 }
 
 Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch) {

@@ -101,7 +101,10 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
   if (!again_) mark_begin(models_unit);
   before(Pass::forward, models_unit);
   const int unit = roles_.units[models_unit];
-  if (!again_ && unit >= 0) reads_.begin(unit);
+  if (!again_ && unit >= 0) {
+    reads_.begin(unit);
+    before_read_(unit);
+  }
   const at::Tensor out = [&] {
     const int outer = std::exchange(open_, models_unit);
     const auto restore = c10::make_scope_exit([&] { open_ = outer; });

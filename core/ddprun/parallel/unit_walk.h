@@ -30,14 +30,17 @@ struct UnitMarks {
 class UnitWalk {
  public:
   /// All outlive it. `frozen` null: all is trained. `strategy`: in the context's plan, for
-  /// messages.
+  /// messages. `before_read`: called when a forward is about to read what is trained of a unit,
+  /// but not again for backward.
   UnitWalk(const ParameterRoles& roles, BufferContext& context, FrozenParameters* frozen,
-           const Plugin& strategy, const GradientArrivals& arrivals)
+           const Plugin& strategy, const GradientArrivals& arrivals,
+           std::function<void(int unit)> before_read)
       : roles_(roles),
         context_(context),
         frozen_(frozen),
         strategy_(strategy),
         arrivals_(arrivals),
+        before_read_(std::move(before_read)),
         reads_(context.buffers()) {}
 
   /// Before a forward that trains.
@@ -49,7 +52,6 @@ class UnitWalk {
   at::Tensor unit(int models_unit, const std::function<at::Tensor()>& forward);
   /// Runs `part`, whose units backward computes again.
   at::Tensor again(const std::function<at::Tensor()>& part);
-  bool computes_again() const { return again_; }
   /// Around a backward. Within it a unit is left when its gradients have come and the unit before
   /// it is entered.
   void begin_backward();
@@ -85,6 +87,7 @@ class UnitWalk {
   FrozenParameters* frozen_;
   const Plugin& strategy_;
   const GradientArrivals& arrivals_;
+  std::function<void(int unit)> before_read_;
   UnitReads reads_;
   int next_ = 0;          // of the forward under way, as the model counts
   int open_ = -1;         // that is computed; -1: none

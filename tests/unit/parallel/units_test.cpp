@@ -218,6 +218,22 @@ TEST(UnitsRefused, WithinAnotherWhereAThirdTakesItsPlace) {
                                        HasSubstr("got: unit 1 within unit 0")));
 }
 
+/// A model of one unit need not name it.
+TEST(UnitsWatched, ASingleOneBeforeItIsRead) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor weight = at::ones({4}).requires_grad_();
+    const auto strategy = test::strategy_of("{name: fsdp}");
+    Precision precision;
+    DataParallel ddp({{"w", weight}}, group, *strategy, precision, test::plain_sgd());
+    std::vector<int> read;
+    ddp.watch_gradients([&](DataParallel::Watched what, int index) {
+      if (what == DataParallel::Watched::unit) read.push_back(index);
+    });
+    ddp.backward(ddp.forward([&] { return weight.square().sum(); }));
+    EXPECT_THAT(read, ElementsAre(0));
+  });
+}
+
 TEST(UnitsRefused, NotAfterAPartThatThrew) {
   const auto throws = []() -> at::Tensor { throw std::runtime_error("the model's"); };
   const auto evaluate = [&](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
