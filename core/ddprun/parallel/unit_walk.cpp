@@ -18,6 +18,16 @@ bool UnitWalk::sharded() const {
   return holding.gradients == Placement::sharded || holding.parameters == Placement::sharded;
 }
 
+void UnitWalk::check_listener() const {
+  if (!needs_units() || context_.listener() != nullptr) return;
+  throw Error({.what = "the strategy plans to hold units, and does not listen to them",
+               .where = "the strategy's setup()",
+               .got = "no call of listen()",
+               .expected = "a UnitListener, as the plan shards parameters or gradients, or gathers "
+                           "parameters in forward",
+               .hint = "derive from UnitListener, and call listen(context, *this) in setup()"});
+}
+
 [[noreturn]] void UnitWalk::refuse_missing_units() const {
   const bool slices = frozen_ && frozen_->in_slices();
   throw Error({.what = "the model does not say which unit it computes, and the strategy needs to "

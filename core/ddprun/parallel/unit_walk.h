@@ -43,6 +43,8 @@ class UnitWalk {
         before_read_(std::move(before_read)),
         reads_(context.buffers()) {}
 
+  /// After the strategy's setup(): throws Error if it needs to hear of units and does not listen.
+  void check_listener() const;
   /// Before a forward that trains.
   void before_forward(MicroBatch micro_batch);
   /// Runs `loss`, one forward of the whole model. Throws Error if the strategy needs units

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -232,6 +233,33 @@ TEST(UnitsWatched, ASingleOneBeforeItIsRead) {
     ddp.backward(ddp.forward([&] { return weight.square().sum(); }));
     EXPECT_THAT(read, ElementsAre(0));
   });
+}
+
+/// Plans as another one, and does not listen.
+struct Deaf final : Strategy {
+  explicit Deaf(const std::string& strategy_yaml) : other(test::strategy_of(strategy_yaml)) {}
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    return other->plan(layout, rank);
+  }
+  void finish_backward() override {}
+  std::shared_ptr<Strategy> other;
+};
+
+TEST(UnitsRefused, OfAStrategyThatNeedsThemAndDoesNotListen) {
+  for (const char* const strategy :
+       {"{name: fsdp}", "{name: zero2}", "{name: zero1, gather_under_forward: true}"}) {
+    test::run_ranks(2, [&](ProcessGroup& group) {
+      const Model model;
+      Deaf deaf(strategy);
+      Precision precision;
+      EXPECT_THAT(test::error_of([&] {
+                    DataParallel ddp(model.weights, group, deaf, precision, test::plain_sgd());
+                    backward_of_pair(model, ddp, group);
+                    ddp.step(0.1, 0.0);
+                  }),
+                  AllOf(HasSubstr("does not listen to them"), HasSubstr("listen(context, *this)")));
+    });
+  }
 }
 
 TEST(UnitsRefused, NotAfterAPartThatThrew) {
