@@ -180,14 +180,35 @@ TEST(Trainer, WhatLooksIntoAStepIsInNoneOfItsTimes) {
   });
 }
 
+/// Skips every second step, the first one too, as a precision for float16 skips those whose
+/// gradients overflow on a rank.
+class Skipping final : public Precision, public LossScaler {
+  LossScaler* loss_scaler() override { return this; }
+  at::Tensor scale(const at::Tensor& loss) override { return loss; }
+  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
+    skip_ = !skip_;
+    return {.overflow = at::full({}, skip_ ? 1.0 : 0.0)};
+  }
+  bool skip_ = false;
+};
+
+/// Scales the loss by a constant.
+class Scaling final : public Precision, public LossScaler {
+  LossScaler* loss_scaler() override { return this; }
+  at::Tensor scale(const at::Tensor& loss) override { return loss * 8; }
+  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
+    return {.factor = at::full({}, 1.0 / 8), .overflow = at::zeros({})};
+  }
+};
+
 TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
   Experiment experiment = small_experiment(1);
-  experiment.plugin(PluginKind::precision).name = "skipping";
   training(experiment).optimizer.clip_norm = 1e-3;
-  const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/skipping"});
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
-    Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
+    RunPlugins plugins = test::plugins_with(listener, registry(), experiment);
+    plugins.precision = std::make_shared<Skipping>();
+    Trainer trainer(experiment, plugins, group);
     auto& buffers = trainer.data_parallel().buffers();
     for (int step = 0; step < 4; ++step) {
       const at::Tensor before = buffers.parameters(buffers.all()).detach().clone();
@@ -202,17 +223,18 @@ TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
 }
 
 TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
-  const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/scaling"});
+  Experiment experiment = small_experiment(1);
+  training(experiment).optimizer.clip_norm = 1e-2;
   std::vector<at::Tensor> parameters;
   std::vector<std::optional<double>> norms;
-  for (const char* precision :
-       {"fp32", "scaling"}) {  // by a power of two, so every bit is the same
-    Experiment experiment = small_experiment(1);
-    experiment.plugin(PluginKind::precision).name = precision;
-    training(experiment).optimizer.clip_norm = 1e-2;
+  const std::shared_ptr<Precision> scaling[] = {std::make_shared<Precision>(),
+                                                std::make_shared<Scaling>()};
+  for (const auto& precision : scaling) {  // by a power of two, so every bit is the same
     test::run_ranks(1, [&](ProcessGroup& group) {
       Listener listener;
-      Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
+      RunPlugins plugins = test::plugins_with(listener, registry(), experiment);
+      plugins.precision = precision;
+      Trainer trainer(experiment, plugins, group);
       norms.push_back(trainer.step(0).find(training().gradient_norm));
       auto& buffers = trainer.data_parallel().buffers();
       parameters.push_back(buffers.parameters(buffers.all()).clone());
