@@ -17,7 +17,7 @@ const std::pair<std::string, std::string> kMachine = {
     "proc/meminfo", "MemTotal:  1000 kB\nMemFree: 5 kB\nMemAvailable:   800 kB\n"};
 
 Memory memory_of(const std::string& lines, Files files) {
-  const test::SystemFiles system("memory-test", lines, files);
+  const test::SystemFiles system(lines, files);
   return {total_memory(system.root()), available_memory(system.root())};
 }
 

@@ -41,7 +41,7 @@ TEST(Environment, PeakResidentGrowsWithUse) {
 std::optional<double> quota_of(const std::string& lines,
                                std::vector<std::pair<std::string, std::string>> files) {
   for (auto& [name, text] : files) name = "sys/fs/cgroup/" + name;
-  const test::SystemFiles system("quota-test", lines, files);
+  const test::SystemFiles system(lines, files);
   return cpu_quota(system.root());
 }
 

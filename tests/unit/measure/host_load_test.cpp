@@ -37,7 +37,7 @@ TEST(HostLoad, WhatCountsNothingSeesNothing) {
 double throttled_in(const std::string& lines,
                     std::vector<std::pair<std::string, std::string>> files) {
   for (auto& [name, text] : files) name = "sys/fs/cgroup/" + name + "/cpu.stat";
-  return throttled_seconds(test::SystemFiles("throttled-test", lines, files).root());
+  return throttled_seconds(test::SystemFiles(lines, files).root());
 }
 
 TEST(HostLoad, WhatQuotasHeldBackIsOfAllGroupsAbove) {
@@ -52,7 +52,7 @@ TEST(HostLoad, WhatQuotasHeldBackIsOfAllGroupsAbove) {
 }
 
 TEST(HostLoad, WhatQuotasHeldBackIsSeenAtBothEndsOrNotAtAll) {
-  const test::SystemFiles files("throttled-meter-test", "0::/a\n", {});
+  const test::SystemFiles files("0::/a\n", {});
   const std::filesystem::path folder = files.root() / "sys/fs/cgroup/a";
   const auto held_back = [&folder](int us) {
     std::filesystem::create_directories(folder);
