@@ -1,6 +1,7 @@
 // Experiment files that a test writes and loads, and the text of their errors.
 #pragma once
 
+#include <boost/algorithm/string/replace.hpp>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -9,6 +10,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/experiments/kinds.h"
 #include "support/matchers.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun {
 
@@ -21,13 +23,6 @@ inline const char* const kLeast =
 
 class ExperimentTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / "experiment_test" / test->name();
-    std::filesystem::create_directories(folder_);
-    file_ = folder_ / "run.yaml";
-  }
-
   ExperimentFile load(const std::string& text, const std::vector<std::string>& overrides = {},
                       int world_size = 0) {
     std::ofstream(file_) << text;
@@ -42,16 +37,14 @@ class ExperimentTest : public testing::Test {
   // The message of the ConfigError, the file's path shortened to its name; "no error".
   std::string error(const std::string& text, const std::vector<std::string>& overrides = {},
                     int world_size = 0) {
-    std::string message = test::error_of<ConfigError>([&] { load(text, overrides, world_size); });
-    for (auto at = message.find(file_.string()); at != std::string::npos;
-         at = message.find(file_.string())) {
-      message.replace(at, file_.string().size(), "run.yaml");
-    }
-    return message;
+    return boost::replace_all_copy(
+        test::error_of<ConfigError>([&] { load(text, overrides, world_size); }), file_.string(),
+        "run.yaml");
   }
 
-  std::filesystem::path folder_;
-  std::filesystem::path file_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
+  std::filesystem::path file_ = folder_ / "run.yaml";
 };
 
 }  // namespace ddprun
