@@ -27,12 +27,7 @@ class Variable {
 };
 
 std::string refusal() {
-  try {
-    check_emulation_environment("a.yaml:3:9");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([] { check_emulation_environment("a.yaml:3:9"); });
 }
 
 WorldConfig shared_gpu(std::int64_t ranks) {
@@ -59,7 +54,7 @@ TEST(EmulatedRanks, OneRankEmulatesNothing) {
 }
 
 TEST(EmulatedRanks, VariablesThatContradictAreRefused) {
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(refusal(), "no error");
   {
     const Variable host("NCCL_HOSTID", "mine");
     EXPECT_THAT(refusal(), AllOf(HasSubstr("contradicts"), HasSubstr("a.yaml:3:9"),
@@ -71,7 +66,7 @@ TEST(EmulatedRanks, VariablesThatContradictAreRefused) {
   }
   const Variable net("NCCL_NET", "Socket");
   const Variable interface("NCCL_SOCKET_IFNAME", "eth0");
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(refusal(), "no error");
 }
 
 /// In a rank's process, since NCCL's host id is for good: opens the device, or is refused for want
@@ -101,43 +96,31 @@ TEST_F(OfADevice, RanksTakeTheFirstAndTheUsersInterfaceStands) {
   EXPECT_THAT(run_process_ranks(2, opens_the_first_device), Each(0));
 }
 
+/// The exit status of a rank's process that is refused in these words: 0.
+int is_refused(const WorldConfig& world, const RankInfo& info, const char* words) {
+  const std::string error = error_of<ConfigError>([&] { open_rank_device(world, info); });
+  return error.find(words) == std::string::npos ? 1 : 0;
+}
+
 TEST_F(OfADevice, RanksOfSeveralHostsCannotShareIt) {
-  EXPECT_THAT(run_process_ranks(1,
-                                [](const RankInfo&) {
-                                  RankInfo info;
-                                  info.world_size = 4;
-                                  info.local_size = 2;
-                                  try {
-                                    open_rank_device(shared_gpu(4), info);
-                                  } catch (const ConfigError& error) {
-                                    const std::string text = error.what();
-                                    return text.find("2 of 4 ranks") == std::string::npos ? 1 : 0;
-                                  }
-                                  return 2;
-                                }),
-              Each(0));
+  const auto ends = run_process_ranks(1, [](const RankInfo&) {
+    return is_refused(shared_gpu(4), {.world_size = 4, .local_size = 2}, "2 of 4 ranks");
+  });
+  EXPECT_THAT(ends, Each(0));
 }
 
 TEST_F(OfADevice, AProcessKeepsItsHost) {
-  EXPECT_THAT(run_process_ranks(1,
-                                [](const RankInfo& info) {
-                                  RankInfo rank = info;
-                                  rank.world_size = rank.local_size = 2;
-                                  WorldConfig own = shared_gpu(2);
-                                  own.emulate_ranks_on_one_gpu = false;
-                                  try {
-                                    open_rank_device(shared_gpu(2), rank);
-                                  } catch (const std::exception&) {  // no GPU here
-                                  }
-                                  try {
-                                    open_rank_device(own, rank);
-                                  } catch (const ConfigError& error) {
-                                    const std::string text = error.what();
-                                    return text.find("joined launch") == std::string::npos ? 1 : 0;
-                                  }
-                                  return 2;
-                                }),
-              Each(0));
+  const auto ends = run_process_ranks(1, [](const RankInfo&) {
+    const RankInfo rank{.world_size = 2, .local_size = 2};
+    try {
+      open_rank_device(shared_gpu(2), rank);
+    } catch (const std::exception&) {  // no GPU here
+    }
+    WorldConfig own = shared_gpu(2);
+    own.emulate_ranks_on_one_gpu = false;
+    return is_refused(own, rank, "joined launch");
+  });
+  EXPECT_THAT(ends, Each(0));
 }
 
 }  // namespace
