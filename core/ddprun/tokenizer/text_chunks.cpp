@@ -48,20 +48,17 @@ void read_chunks(const RegularFile& file, std::size_t parts, const Cut& cut,
 
 void for_each_chunk(const std::filesystem::path& path, std::size_t parts, const Cut& cut,
                     const std::function<void(const std::vector<std::string_view>& texts)>& visit) {
-  std::string why;
   try {
     read_chunks(RegularFile(path), parts, cut, visit);
-    return;
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {
-    why = error.what();
+    throw ConfigError({.what = "cannot read the text",
+                       .where = path.string(),
+                       .got = error.what(),
+                       .expected = "a file that has an end",
+                       .hint = "a folder's files are named one by one"});
   }
-  throw ConfigError({.what = "cannot read the text",
-                     .where = path.string(),
-                     .got = why,
-                     .expected = "a file that has an end",
-                     .hint = "a folder's files are named one by one"});
 }
 
 }  // namespace ddprun

@@ -209,11 +209,10 @@ Vocabulary vocabulary_of_ranks(const std::string& text, const std::string& patte
 }  // namespace
 
 Tokenizer read_tokenizer(const fs::path& path, const std::string& pattern) {
-  std::string why;
   try {
     const std::string text = read_whole(path);
-    const bool is_json = text.find_first_not_of(" \t\r\n") != std::string::npos &&
-                         text[text.find_first_not_of(" \t\r\n")] == '{';
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const bool is_json = begin != std::string::npos && text[begin] == '{';
     Vocabulary vocabulary =
         is_json ? vocabulary_of(parse_json(text)) : vocabulary_of_ranks(text, pattern);
     if (!pattern.empty()) vocabulary.pattern = pattern_named(pattern);
@@ -221,14 +220,13 @@ Tokenizer read_tokenizer(const fs::path& path, const std::string& pattern) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    why = error.what();
+    throw ConfigError({.what = "not a tokenizer that is known here",
+                       .where = path.string(),
+                       .got = error.what(),
+                       .expected = "a tokenizer.json with a byte-level BPE and no normalizer, or "
+                                   "ranks of tiktoken",
+                       .hint = "`ddprun tokenizer train` makes one"});
   }
-  throw ConfigError({.what = "not a tokenizer that is known here",
-                     .where = path.string(),
-                     .got = why,
-                     .expected = "a tokenizer.json with a byte-level BPE and no normalizer, or "
-                                 "ranks of tiktoken",
-                     .hint = "`ddprun tokenizer train` makes one"});
 }
 
 std::string to_tokenizer_json(const Vocabulary& vocabulary) {
