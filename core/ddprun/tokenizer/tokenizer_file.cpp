@@ -2,6 +2,7 @@
 #include "ddprun/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
+#include <sodium.h>
 
 #include <algorithm>
 #include <array>
@@ -156,20 +157,13 @@ Vocabulary vocabulary_of(const json& in) {
 }
 
 std::string from_base64(const std::string& text) {
-  constexpr std::string_view digits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text.substr(0, text.find('='))) {
-    const std::size_t digit = digits.find(c);
-    if (digit == std::string_view::npos) refuse_tokenizer("no base64: " + text);
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    out += static_cast<char>(bits >> count);
-  }
+  std::string out(text.size(), '\0');
+  std::size_t size = 0;
+  const int failed = sodium_base642bin(reinterpret_cast<unsigned char*>(out.data()), out.size(),
+                                       text.data(), text.size(), /*ignore=*/nullptr, &size,
+                                       /*b64_end=*/nullptr, sodium_base64_VARIANT_ORIGINAL);
+  if (failed != 0) refuse_tokenizer("no base64: " + text);
+  out.resize(size);
   return out;
 }
 

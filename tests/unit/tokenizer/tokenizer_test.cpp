@@ -327,7 +327,9 @@ TEST_F(OtherTokenizers, AreRefusedInWords) {
   EXPECT_THAT(refusal(with("\"a\": 97,", "")), HasSubstr("no token"));
   EXPECT_THAT(refusal("IQ== 0\n", "gpt2"), HasSubstr("no token of byte 0"));
   EXPECT_THAT(refusal("IQ==\n", "gpt2"), HasSubstr("a line without a number"));
-  EXPECT_THAT(refusal("I?== 1\n", "gpt2"), HasSubstr("no base64"));
+  for (const char* text : {"I?== 1\n", "IQ 1\n", "IQ=x 1\n"}) {
+    EXPECT_THAT(refusal(text, "gpt2"), HasSubstr("no base64")) << text;
+  }
   EXPECT_THAT(refusal("IQ== 99999999999\n", "gpt2"), HasSubstr("token number"));
 }
 
