@@ -95,8 +95,9 @@ function axis(title, {write = shortNumber, logarithmic = false, stacked = false,
 const wantsLogarithm = values => values.every(value => value > 0) && Math.max(...values) / Math.min(...values) >= 8;
 
 class Picture {
-  /** `draw` returns {config of Chart.js, height, label: what it shows in words, columns, lines: its numbers}; null: nothing now. */
-  constructor(title, note, draw) {
+  /** `draw` makes of what `of` returns, rows or lines, {config of Chart.js, height, label: what it shows in words, columns, lines: its numbers}. */
+  constructor(title, note, of, draw) {
+    this.of = of;
     this.draw = draw;
     this.canvas = element("canvas", {role: "img", "aria-label": title});
     this.frame = element("div", {class: "canvas"}, this.canvas);
@@ -113,7 +114,8 @@ class Picture {
   show() {
     if (!this.stale) return;
     this.stale = false;
-    this.drawn = this.draw();
+    const of = this.of();
+    this.drawn = of.length > 0 ? this.draw(of) : null;
     this.chart?.destroy();
     this.chart = null;
     this.figure.classList.toggle("empty", !this.drawn);

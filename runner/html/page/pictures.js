@@ -100,9 +100,8 @@ function timePicture(view, kind) {
   const title = kind === "collectives" ? "How long a call takes" : kind === "training" ? "What a step is made of" : "What a call is made of";
   const note = `Bars are ${kParts[kind] ? "the parts" : "medians"}, as in the table. The line is the whole, by the slowest rank: its long `
     + "mark is the table's figure, its ends are the quartiles of the steps (of several runs: ± the standard deviation between them).";
-  return new Picture(title, note, () => {
-    const rows = view.with(kind, time), drawn = rows.slice(0, kMostBars);
-    if (drawn.length === 0) return null;
+  return new Picture(title, note, () => view.with(kind, time), rows => {
+    const drawn = rows.slice(0, kMostBars);
     const spreads = drawn.map(row => spreadOf(view, row));
     const used = parts.filter(([key]) => drawn.some(row => isNumber(row.figures[key])));
     const datasets = used.map(([key, name], i) => ({
@@ -138,9 +137,7 @@ function samplesPicture(view, kind) {
   const time = view.timeKey(kind);
   const some = view.with(kind, time).some(row => row.rank0.samples.step.length > 2);
   if (!["training", "attention", "collectives"].includes(kind) || !some) return null;
-  return new Picture(kind === "training" ? "Each step" : "Each call", "The slowest rank of each, warm-up included. What the table says is of those behind the shaded part.", () => {
-    const rows = view.with(kind, time);
-    if (rows.length === 0) return null;
+  return new Picture(kind === "training" ? "Each step" : "Each call", "The slowest rank of each, warm-up included. What the table says is of those behind the shaded part.", () => view.with(kind, time), rows => {
     const lines = samplesOf(rows, [[time, overRanks(kind), "", {}]]);
     const measured = lines.flatMap(line => line.steps.filter(each => !each.warmup).map(each => each.step));
     const highest = Math.max(...lines.flatMap(line => line.steps.filter(each => !each.warmup).map(each => each.value)));
@@ -159,9 +156,7 @@ function samplesPicture(view, kind) {
 function lossPicture(view, kind) {
   if (kind !== "training" || view.with(kind, "loss").length === 0) return null;
   const validated = view.rows.some(row => row.kind === kind && stepsOf(row.runs[0], "validation_loss", "mean").length > 0);
-  return new Picture("Loss", `The mean over the ranks, warm-up included. Equal lines lie on each other.${validated ? " Dots are the validation loss." : ""}`, () => {
-    const rows = view.with(kind, "loss");
-    if (rows.length === 0) return null;
+  return new Picture("Loss", `The mean over the ranks, warm-up included. Equal lines lie on each other.${validated ? " Dots are the validation loss." : ""}`, () => view.with(kind, "loss"), rows => {
     const lines = samplesOf(rows, [["loss", "mean", "", {pointRadius: 0}],
       ["validation_loss", "mean", ", validation", {showLine: false, pointRadius: 4, pointStyle: "rectRot"}]]);
     const last = rows.filter(row => isNumber(row.figures.loss)).reduce((best, row) => row.figures.loss < best.figures.loss ? row : best);
@@ -209,13 +204,12 @@ function scalingLines(view, kind, asSpeed) {
 }
 
 function scalingPicture(view, kind, asSpeed) {
-  if (kind !== "training" || scalingLines(view, kind, asSpeed).length === 0) return null;
+  const all = () => scalingLines(view, kind, asSpeed);
+  if (kind !== "training" || all().length === 0) return null;
   const [title, unit] = asSpeed ? ["Speed on more ranks", "speed, times the fewest ranks'"] : ["Efficiency on more ranks", "efficiency, %"];
   const words = [["strong", "Strong: the same tokens of a step on more ranks."], ["weak", "Weak: each rank keeps its tokens."]]
     .filter(([mode]) => view.with(kind, mode + "_efficiency").length > 0).map(([, text]) => text);
-  return new Picture(title, [...words, asSpeed ? "Speed is in tokens/s. Dotted: twice the ranks, twice as fast." : "Dotted: nothing is lost."].join(" "), () => {
-    const lines = scalingLines(view, kind, asSpeed);
-    if (lines.length === 0) return null;
+  return new Picture(title, [...words, asSpeed ? "Speed is in tokens/s. Dotted: twice the ranks, twice as fast." : "Dotted: nothing is lost."].join(" "), all, lines => {
     const ranks = [...new Set(lines.flatMap(line => line.points.map(point => point.x)))].sort((a, b) => a - b);
     const least = Math.min(...lines.map(line => line.least));
     const ideal = {label: "ideal", points: ranks.map(x => ({x, y: asSpeed ? x / least : 100})), borderColor: colour("muted"), backgroundColor: colour("muted"), borderDash: [2, 3], pointRadius: 0};
@@ -235,9 +229,7 @@ function memoryPicture(view, kind) {
   const both = () => view.with(kind, memory).filter(row => isNumber(row.figures[time]));
   const sizes = both().map(row => row.figures[memory]);
   if (sizes.length < 2 || Math.max(...sizes) < 1.01 * Math.min(...sizes)) return null; // nothing to choose
-  return new Picture("Time against memory", "Lower left is better. The line joins the rows of which no other is both faster and smaller (the Pareto front).", () => {
-    const rows = both();
-    if (rows.length === 0) return null;
+  return new Picture("Time against memory", "Lower left is better. The line joins the rows of which no other is both faster and smaller (the Pareto front).", both, rows => {
     const points = rows.map(row => ({x: row.figures[memory], y: row.figures[time], name: row.brief}));
     const front = [];
     for (const point of [...points].sort((a, b) => a.x - b.x || a.y - b.y)) {
@@ -283,9 +275,7 @@ function sweptPicture(view, kind, key, figure) {
   const counts = line => figure !== "exposed_ms" || line.points.some(point => point.share > 0.01);
   if (!lines().some(line => counts(line) && moves(line))) return null;
   const name = key.split(".").at(-1).replace(/_mb$/, ", MB").replaceAll("_", " ");
-  return new Picture(capital(`${titleOf(view, kind, figure).split(",")[0]} by ${name.replace(", MB", " size")}`), `A line joins rows that differ in ${key} alone.`, () => {
-    const drawn = lines();
-    if (drawn.length === 0) return null;
+  return new Picture(capital(`${titleOf(view, kind, figure).split(",")[0]} by ${name.replace(", MB", " size")}`), `A line joins rows that differ in ${key} alone.`, lines, drawn => {
     const xs = drawn.flatMap(line => line.points.map(point => point.x)), ys = drawn.flatMap(line => line.points.map(point => point.y));
     const write = key.endsWith("bytes") ? shortBytes : shortNumber;
     const least = drawn.flatMap(line => line.points.map(point => ({...point, of: line.label}))).reduce((a, b) => b.y < a.y ? b : a);
@@ -308,11 +298,10 @@ const kSweptFigures = {
 
 /** Stacked bars of parts that each row has of its own: parts(row) = {name: value}. */
 function partsPicture(view, kind, {title, note, unit, write, parts, colours = []}) {
-  const rows = () => view.shown.filter(row => row.kind === kind && parts(row));
-  if (rows().length === 0) return null;
-  return new Picture(title, note, () => {
-    const drawn = rows().slice(0, kMostBars);
-    if (drawn.length === 0) return null;
+  const all = () => view.shown.filter(row => row.kind === kind && parts(row));
+  if (all().length === 0) return null;
+  return new Picture(title, note, all, rows => {
+    const drawn = rows.slice(0, kMostBars);
     const used = new Set(drawn.flatMap(row => Object.keys(parts(row)))), known = new Map(colours);
     const names = [...[...known.keys()].filter(name => used.has(name)), ...[...used].filter(name => !known.has(name))];
     const datasets = names.map((name, i) => ({label: name, colour: known.get(name) ?? partColour(i),
@@ -321,7 +310,7 @@ function partsPicture(view, kind, {title, note, unit, write, parts, colours = []
     const most = sums.indexOf(Math.max(...sums));
     return {
       config: barConfig(drawn.map(row => row.brief), datasets, unit, write), height: barsHeight(drawn.length, 2 * names.length),
-      label: `Bars of ${firstOf(rows(), kMostBars)}. The longest is ${drawn[most].name}, ${write(sums[most])} in all.`,
+      label: `Bars of ${firstOf(rows, kMostBars)}. The longest is ${drawn[most].name}, ${write(sums[most])} in all.`,
       columns: [{title: "row"}, ...names.map(name => ({title: name, number: true}))],
       lines: drawn.map(row => [row.name, ...names.map(name => write(parts(row)[name]))]),
     };
