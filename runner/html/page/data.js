@@ -3,8 +3,6 @@
 /** Each result as `page_of_result()` made it, in runner/html/html_report.cpp. */
 const results = JSON.parse(document.getElementById("data").textContent);
 
-const median = values => quantile(values, 0.5);
-
 /** Linear between order statistics, as in result.json. */
 function quantile(values, share) {
   const sorted = Float64Array.from(values).sort();
