@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -82,27 +83,27 @@ MeanProof::MeanProof(DataParallel& data_parallel, std::uint64_t draw)
   });
 }
 
+at::Tensor MeanProof::own_part(const std::function<at::Tensor(Range)>& view) const {
+  const FlatBuffers& buffers = data_parallel_.buffers();
+  const auto options = buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false);
+  const auto of_run = [&](const Range& run) {
+    const at::Tensor values = at::zeros({run.size()}, options);
+    for (const Range& own : buffers.owned(run)) part_of(values, run, own).copy_(view(own));
+    return values;
+  };
+  return at::cat(mapped(runs_, of_run));
+}
+
 at::Tensor MeanProof::parameters() const {
   const FlatBuffers& buffers = data_parallel_.buffers();
-  if (buffers.owns_all()) {
-    return at::cat(mapped(runs_, [&](const Range& run) { return buffers.parameters(run); }))
-        .to(at::kFloat);
-  }
+  const at::Tensor all = own_part([&](Range own) { return buffers.parameters(own); });
+  if (buffers.owns_all()) return all;
   // The first ranks own all of it together. What the others add is zero, so the sum is exact.
   ProcessGroup& group = data_parallel_.context().process_group();
   const int shards = buffers.holding().shards;
-  const bool adds = shards == 0 || group.rank() < shards;
-  std::vector<at::Tensor> all;
-  for (const Range& run : runs_) {
-    all.push_back(at::zeros({run.size()}, at::TensorOptions(group.device().torch_device())));
-    if (!adds) continue;
-    for (const Range& own : buffers.owned(run)) {
-      part_of(all.back(), run, own).copy_(buffers.parameters(own));
-    }
-  }
-  const at::Tensor sum = at::cat(all);
-  group.all_reduce(sum, ReduceOp::sum, kAveraged).wait();
-  return sum;
+  if (shards > 0 && group.rank() >= shards) all.zero_();
+  group.all_reduce(all, ReduceOp::sum, kAveraged).wait();
+  return all;
 }
 
 void MeanProof::keep_partial(int index) {
@@ -146,18 +147,8 @@ at::Tensor MeanProof::all_of(const at::Tensor& flat) const {
 
 void MeanProof::keep_means() {
   const FlatBuffers& buffers = data_parallel_.buffers();
-  std::vector<at::Tensor> means, owned;
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    means.push_back(at::zeros_like(own_[i]));
-    owned.push_back(at::zeros_like(own_[i], at::kBool));
-    for (const Range& part : buffers.owned(runs_[i])) {
-      const std::int64_t begin = part.begin - runs_[i].begin;
-      means.back().narrow(0, begin, part.size()).copy_(buffers.mean(part));
-      owned.back().narrow(0, begin, part.size()).fill_(true);
-    }
-  }
-  means_ = at::cat(means);
-  owned_ = at::cat(owned);
+  means_ = own_part([&](Range own) { return buffers.mean(own); });
+  owned_ = own_part([&](Range own) { return at::ones_like(buffers.mean(own)); }).to(at::kBool);
   feedback_ = all_of(data_parallel_.context().carried().error_feedback);
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class MeanProof {
   /// Of gradients that add up, between one micro-batch and the next.
   void keep_partial(int index);
   void look_at_partial();
+  /// `view`, a 1-D tensor of a range, of what this rank owns of all runs, else 0; float32.
+  at::Tensor own_part(const std::function<at::Tensor(Range)>& view) const;
   /// The parameters of all runs together, float32, whichever rank owns them. All ranks call it.
   at::Tensor parameters() const;
   void look_at_read(int index, const char* pass);
