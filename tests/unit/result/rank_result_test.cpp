@@ -168,24 +168,18 @@ TEST(RankResult, RoundTripIsExact) {
 TEST(RankResult, EmptyResult) { EXPECT_TRUE(through_text(RankResult()).samples.empty()); }
 
 TEST(RankResult, MalformedResultIsAnErrorOfOurs) {
-  nlohmann::json json = to_json(example());
-  EXPECT_THROW(rank_result_from_json(nlohmann::json::object(), training()), Error);
-  json["samples"]["loss"][0] = "large";
-  EXPECT_THROW(rank_result_from_json(json, training()), Error);
-  json = to_json(example());
-  json["samples"]["loss"].erase(1);
-  EXPECT_THROW(rank_result_from_json(json, training()), Error);
-  json["samples"]["loss"] = 2;
-  EXPECT_THROW(rank_result_from_json(json, training()), Error);
-  json = to_json(example());
-  json["parameter_hash"] = "xyz";
-  EXPECT_THROW(rank_result_from_json(json, training()), Error);
-  json = to_json(example());
-  json["checks"][0]["status"] = "fine";
-  EXPECT_THROW(rank_result_from_json(json, training()), Error);
-  json = to_json(example());
-  json["timeline"][0]["collectives"][0]["kind"] = "scatter";
-  EXPECT_THROW(rank_result_from_json(json, training()), Error);
+  using nlohmann::json;
+  EXPECT_THROW(rank_result_from_json(json::object(), training()), Error);
+  for (const auto& [place, value] : {std::pair<const char*, json>{"/samples/loss/0", "large"},
+                                     {"/samples/loss", json::array({0.5})},
+                                     {"/samples/loss", 2},
+                                     {"/parameter_hash", "xyz"},
+                                     {"/checks/0/status", "fine"},
+                                     {"/timeline/0/collectives/0/kind", "scatter"}}) {
+    json result = to_json(example());
+    result.at(json::json_pointer(place)) = value;
+    EXPECT_THROW(rank_result_from_json(result, training()), Error) << place << " " << value;
+  }
 }
 
 }  // namespace
