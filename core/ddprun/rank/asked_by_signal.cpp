@@ -12,21 +12,19 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void note(int signal) { (signal == SIGUSR1 ? save_asked : end_asked) = true; }
 
-void watch(int signal) {
+void watch(int signal, struct sigaction& before) {
   struct sigaction action = {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
-  sigaction(signal, &action, nullptr);
+  sigaction(signal, &action, &before);
 }
 
 }  // namespace
 
 AskedBySignal::AskedBySignal() {
   save_asked = end_asked = false;
-  sigaction(SIGUSR1, nullptr, &save_before_);
-  sigaction(SIGTERM, nullptr, &end_before_);
-  watch(SIGUSR1);
-  watch(SIGTERM);
+  watch(SIGUSR1, save_before_);
+  watch(SIGTERM, end_before_);
 }
 
 AskedBySignal::~AskedBySignal() {
