@@ -55,8 +55,6 @@ ConnectedRank::ConnectedRank(const Experiment& experiment, const RunContext& con
   if (device_->torch_device().is_cpu()) result_.gflops_before = short_product_flops() * 1e-9;
 }
 
-ConnectedRank::~ConnectedRank() = default;
-
 void ConnectedRank::connect() {
   group_ = ddprun::connect(context_.info, experiment_.world.comm, context_.run_id, host_identity(),
                            *device_);

@@ -20,7 +20,6 @@ class ConnectedRank {
   /// Binds the process to its cores and opens its device. `experiment` and `context` outlive this
   /// object. Throws Error.
   ConnectedRank(const Experiment& experiment, const RunContext& context);
-  ~ConnectedRank();
 
   /// Joins the group of all ranks; group() is there from now on. Throws CommError.
   void connect();
