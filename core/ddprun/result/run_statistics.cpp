@@ -32,16 +32,15 @@ void require_same_steps(const std::vector<RankResult>& ranks) {
 
 double combine(const std::vector<double>& values, OverRanks how) {
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  const double mean = sum / static_cast<double>(values.size());
   switch (how) {
     case OverRanks::mean:
-      return mean;
+      break;
     case OverRanks::max:
       return *std::ranges::max_element(values);
     case OverRanks::sum:
       return sum;
   }
-  return mean;
+  return sum / static_cast<double>(values.size());
 }
 
 /// The value of step `i` of those ranks that have one.
