@@ -23,6 +23,7 @@ bool is_no_plain_file(const fs::path& path) {
 }  // namespace
 
 void refuse_as_out(const std::string& out, const std::vector<std::string>& read) {
+  if (out == kStdout) return;
   for (const std::string& path : read) {
     std::error_code ignored;  // what is not there is another file
     if (!fs::equivalent(out, path, ignored)) continue;

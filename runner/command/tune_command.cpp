@@ -84,7 +84,7 @@ class Tune {
         return "ended: more steps do not tell the rest apart";
       case HalvingEnd::time:
         return fmt::format("ended: the next run would end after {:g} minutes", request_.minutes);
-      case HalvingEnd::interrupted:  // interrupted_words()
+      case HalvingEnd::interrupted:  // has other words
       case HalvingEnd::none_left:
         break;
     }

@@ -16,7 +16,8 @@ inline constexpr const char* kResultFile = "result.json";
 inline constexpr const char* kVerifyFile = "verify.json";
 inline constexpr const char* kDiffFile = "diff.json";
 inline constexpr const char* kTuneFile = "tune.json";
-inline constexpr std::array kResultFiles = {kResultFile, kVerifyFile, kDiffFile, kTuneFile};
+/// In a folder that has files of experiments, too, copies of those that ran.
+inline constexpr std::array kResultFiles = {kResultFile, kVerifyFile, kTuneFile};
 
 /// The folder `<output>/<name>/<time>/`. It begins as a hidden folder beside that place, and show()
 /// renames it. If it was never shown, the destructor removes it and every folder that this object

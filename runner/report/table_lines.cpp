@@ -35,19 +35,20 @@ std::vector<std::string> parts_of(const std::string& label) {
   return parts;
 }
 
-/// A part of a name: "{", what is in its brackets, "}"; without brackets it is all head.
+/// A part of a name: "bucketed", " (", what is in the brackets, ")".
 struct Part {
-  std::string head;
+  std::string head, open;
   std::vector<std::string> entries;
   std::string tail;
 };
 Part split_part(const std::string& text) {
-  const std::size_t open = text.find_first_of("({");
-  if (open == std::string::npos) return {text, {}, ""};
+  const std::size_t open = std::min(text.find_first_of("({"), text.size());
   std::size_t close = open;
   for (int depth = 0; close < text.size() && (depth += opens(text[close])) > 0;) ++close;
-  return {text.substr(0, open + 1), parts_of(text.substr(open + 1, close - open - 1)),
-          text.substr(close)};
+  if (open == text.size()) return {text, "", {}, ""};
+  const std::size_t head = open > 0 && text[open - 1] == ' ' ? open - 1 : open;
+  return {text.substr(0, head), text.substr(head, open + 1 - head),
+          parts_of(text.substr(open + 1, close - open - 1)), text.substr(close)};
 }
 
 /// "strategy" if every label is "strategy=..." and nothing else; empty otherwise.
@@ -113,6 +114,10 @@ RowNames values_alone(const RowNames& names) {
   return out;
 }
 
+std::size_t distinct(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size();
+}
+
 RowNames without_shared(const RowNames& names) {
   const auto parts = mapped(
       names.names, [](const std::string& name) { return mapped(parts_of(name), split_part); });
@@ -132,11 +137,13 @@ RowNames without_shared(const RowNames& names) {
       };
       std::vector<std::string> own = all[i].entries;
       if (std::erase_if(own, shared) > 0) own.emplace_back("…");
-      texts.push_back(all[i].head + fmt::format("{}", fmt::join(own, ", ")) + all[i].tail);
+      texts.push_back(
+          fmt::format("{}{}{}{}", all[i].head, all[i].open, fmt::join(own, ", "), all[i].tail));
     }
     out.names.push_back(fmt::format("{}", fmt::join(texts, ", ")));
   }
-  return out;
+  // Those that differ by the order of their options alone would be one.
+  return distinct(out.names) == distinct(names.names) ? out : names;
 }
 
 using nlohmann::json;

@@ -90,6 +90,17 @@ std::string cut_to_width(const std::string& text, int width) {
   return text.substr(0, at) + "…";
 }
 
+std::string cut_middle(const std::string& text, int width) {
+  if (display_width(text) <= width) return text;
+  const std::string head = cut_to_width(text, (width + 1) / 2);
+  const int left = width - display_width(head);
+  std::size_t at = 0;
+  while (display_width(std::string_view(text).substr(at)) > left) {
+    at += utf8_character(text, at).bytes.size();
+  }
+  return head + text.substr(at);
+}
+
 std::string wrapped(const std::string& text, int width) {
   std::string out;
   std::istringstream lines(text);

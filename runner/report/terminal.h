@@ -25,6 +25,8 @@ int display_width(std::string_view text);
 
 /// The longest beginning that fits `width` columns, the last an ellipsis if something was cut.
 std::string cut_to_width(const std::string& text, int width);
+/// Beginning and end, an ellipsis between them.
+std::string cut_middle(const std::string& text, int width);
 
 /// `text` with line breaks in place of spaces, so that it takes `width` columns where its words do.
 std::string wrapped(const std::string& text, int width);

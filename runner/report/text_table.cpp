@@ -43,15 +43,17 @@ int total_width(const std::vector<int>& widths) {
                          [](int total, int width) { return total + width + kGap; });
 }
 
-/// The least width from `width` on at which cells of the first column that differ are not cut
-/// alike.
-int telling_width(const TextTable& table, int width) {
-  std::set<std::string> names;
-  for (const TextTable::Line& line : table.lines) names.insert(line.cells.front().text);
-  for (;; ++width) {
-    std::set<std::string> cut;
-    for (const std::string& name : names) cut.insert(cut_to_width(name, width));
-    if (cut.size() == names.size()) return width;
+/// Cuts the cells of the first column: at the end, or in the middle where those that differ there
+/// would be cut alike.
+void cut_first_column(TextTable& table, int width) {
+  std::set<std::string> names, at_end;
+  for (const TextTable::Line& line : table.lines) {
+    names.insert(line.cells.front().text);
+    at_end.insert(cut_to_width(line.cells.front().text, width));
+  }
+  const auto cut = at_end.size() == names.size() ? cut_to_width : cut_middle;
+  for (TextTable::Line& line : table.lines) {
+    line.cells.front().text = cut(line.cells.front().text, width);
   }
 }
 
@@ -163,11 +165,11 @@ TextTable TextTable::fitting(int width, std::vector<std::string>* dropped) const
 int TextTable::width() const { return total_width(natural_widths(*this)); }
 
 std::string TextTable::render(int width, bool colour, std::vector<std::string>* dropped) const {
-  const TextTable table = fitting(width, dropped);
+  TextTable table = fitting(width, dropped);
   std::vector<int> widths = natural_widths(table);
   if (const int excess = total_width(widths) - width; width > 0 && excess > 0) {
-    const int least = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
-    widths[0] = telling_width(table, least);
+    widths[0] = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
+    cut_first_column(table, widths[0]);
   }
   const std::string gap(kGap, ' ');
   const auto joined = [&](const std::vector<Cell>& cells, bool in_colour) {

@@ -38,8 +38,7 @@ struct TextTable {
   int width() const;
 
   /// Lines of text, each ending in a newline. Columns are dropped, then the first is cut, until a
-  /// line fits `width` (0: no limit), or cells would be cut alike that differ. `dropped` receives
-  /// the titles of the columns left out.
+  /// line fits `width` (0: no limit). `dropped` receives the titles of the columns left out.
   std::string render(int width, bool colour, std::vector<std::string>* dropped = nullptr) const;
 
   std::string markdown() const;

@@ -72,7 +72,7 @@ TEST_F(CheckpointSaving, ARunThatIsDoneWhenItIsAskedToEndIsARow) {
   ASSERT_TRUE(eventually(30, [&] { return fs::exists(folder_.path() / "saved/latest"); }));
   kill(process.pid(), SIGTERM);
   EXPECT_EQ(process.wait(), 128 + SIGTERM) << process.err();
-  EXPECT_THAT(process.err(), HasSubstr("the rows that were done are in"));
+  EXPECT_THAT(process.err(), HasSubstr("what was done is in"));
   EXPECT_EQ(last_row(folder_)["status"], "ok");
 }
 

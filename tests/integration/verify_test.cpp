@@ -90,7 +90,7 @@ TEST(Verify, InterruptedInItsFirstRowItSaysSo) {
   ASSERT_TRUE(process.says("one: 2 ranks")) << process.err();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
-  EXPECT_EQ(process.err(), "interrupted (signal 2): no result of one was written\n");
+  EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): no result of one was written\n"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
 }
 

@@ -123,9 +123,11 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
   }
   {
     const MemoryScope buffers(MemoryCategory::communication);
-    called(strategy_, "setup()", [&] { strategy_.setup(context_); });
+    called(strategy_, "setup()", [&] {
+      strategy_.setup(context_);
+      walk_.check_listener();
+    });
   }
-  walk_.check_listener();
   if (!context_.parameters_agreed() && buffers_.holding().parameters == Placement::sharded) {
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }

@@ -20,7 +20,7 @@ bool UnitWalk::sharded() const {
 
 void UnitWalk::check_listener() const {
   if (!needs_units() || context_.listener() != nullptr) return;
-  throw Error({.what = "the strategy plans to hold units, and does not listen to them",
+  throw Error({.what = "the strategy's plan needs to hear of units, and it does not listen",
                .where = "the strategy's setup()",
                .got = "no call of listen()",
                .expected = "a UnitListener, as the plan shards parameters or gradients, or gathers "

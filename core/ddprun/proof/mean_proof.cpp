@@ -3,7 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -148,7 +148,7 @@ at::Tensor MeanProof::all_of(const at::Tensor& flat) const {
 void MeanProof::keep_means() {
   const FlatBuffers& buffers = data_parallel_.buffers();
   means_ = own_part([&](Range own) { return buffers.mean(own); });
-  owned_ = own_part([&](Range own) { return at::ones_like(buffers.mean(own)); }).to(at::kBool);
+  owned_ = own_part([&](Range own) { return at::ones({own.size()}); }).to(at::kBool);
   feedback_ = all_of(data_parallel_.context().carried().error_feedback);
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,29 +46,21 @@ void note_pool() {
                    [](std::int64_t, std::int64_t) { note_own_thread(); });
 }
 
-/// CPU time of the process, and of the core's own threads in it. This thread's time within a
-/// reading, which a host that takes the core away makes long, is nobody else's: it counts as own.
+/// CPU time of the process, and of the core's own threads in it.
 struct Computed {
-  std::int64_t at_ns, all_ns;
-  std::map<int, std::int64_t> own_ns;
+  std::int64_t at_ns = kernel_clock_ns();
+  std::map<int, std::int64_t> own_ns = own_threads_cpu_ns();
+  std::int64_t all_ns = process_cpu_ns();
 
-  static Computed at_begin() {
-    std::map<int, std::int64_t> own = own_threads_cpu_ns();
-    const std::int64_t all = process_cpu_ns();
-    return {kernel_clock_ns(), all, std::move(own)};
-  }
-  static Computed at_end() {
-    const std::int64_t at = kernel_clock_ns(), all = process_cpu_ns();
-    return {at, all, own_threads_cpu_ns()};
-  }
-
-  /// Of the other threads, since then.
-  std::int64_t since(const Computed& begin) const {
-    std::int64_t ns = all_ns - begin.all_ns;
+  /// Of the other threads, since then. `self_ns`: of the calling thread, which is `self`, from
+  /// before the first reading to behind the last. What a host makes it wait for within a reading
+  /// is nobody's work.
+  std::int64_t since(const Computed& begin, int self, std::int64_t self_ns) const {
+    std::int64_t ns = all_ns - begin.all_ns - self_ns;
     for (const auto& [thread, begin_ns] : begin.own_ns) {
-      ns -= std::max<std::int64_t>(0, own_ns.at(thread) - begin_ns);
+      if (thread != self) ns -= std::max<std::int64_t>(0, own_ns.at(thread) - begin_ns);
     }
-    return std::max<std::int64_t>(0, ns);
+    return ns;
   }
 };
 
@@ -134,11 +127,13 @@ Check check_rest(ProcessGroup& group) {
   note_pool();
   group.barrier("rest");
   std::this_thread::sleep_for(kSettle);
-  const Computed before = Computed::at_begin();
+  const int self = static_cast<int>(::gettid());
+  const std::int64_t self_ns = thread_cpu_ns(self);
+  const Computed before;
   std::this_thread::sleep_for(kRest);
-  const Computed after = Computed::at_end();
+  const Computed after;
   const double rested_ms = to_ms(after.at_ns - before.at_ns);
-  const double computed_ms = to_ms(after.since(before));
+  const double computed_ms = to_ms(after.since(before, self, thread_cpu_ns(self) - self_ns));
   std::string own;
   if (computed_ms > kBusy * rested_ms) {
     own = fmt::format(

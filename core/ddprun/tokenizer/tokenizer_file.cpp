@@ -162,7 +162,7 @@ std::string from_base64(const std::string& text) {
   const int failed = sodium_base642bin(reinterpret_cast<unsigned char*>(out.data()), out.size(),
                                        text.data(), text.size(), /*ignore=*/nullptr, &size,
                                        /*b64_end=*/nullptr, sodium_base64_VARIANT_ORIGINAL);
-  if (failed != 0) refuse_tokenizer("no base64: " + text);
+  if (failed != 0) refuse_tokenizer("not base64: " + text);
   out.resize(size);
   return out;
 }
@@ -189,12 +189,12 @@ Vocabulary vocabulary_of_ranks(const std::string& text, const std::string& patte
   out.whole_pieces_first = true;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
-    const std::size_t space = line.find(' ');
+    std::string token;
     std::int64_t number = -1;
-    std::istringstream rest(space == std::string::npos ? "" : line.substr(space + 1));
-    if (!(rest >> number)) refuse_tokenizer("a line without a number: " + line.substr(0, 40));
-    put(out.tokens, number, from_base64(line.substr(0, space)));
+    std::istringstream words(line);
+    if (!(words >> token)) continue;
+    if (!(words >> number)) refuse_tokenizer("a line without a number: " + line.substr(0, 40));
+    put(out.tokens, number, from_base64(token));
   }
   add_joins(out);
   return out;

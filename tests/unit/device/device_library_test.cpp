@@ -72,7 +72,7 @@ class Cuda : public testing::Test {
     }
   }
 
-  /// The library sets variables for its process when it is loaded; other cases do without.
+  /// The library sets new variables for its process when it is loaded; other cases do without.
   void TearDown() override {
     for (const std::string& name : variables()) {
       if (!before_.contains(name)) ::unsetenv(name.c_str());

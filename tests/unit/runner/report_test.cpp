@@ -162,47 +162,6 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
               HasSubstr("60 columns are too few for: "));
 }
 
-TEST(ReportTable, NamesThatWouldBeCutLoseTheirKeys) {
-  const std::vector<Row> rows = {
-      known_row("strategy=bucketed(bucket_mb=5, copy=true), model.context_length=128"),
-      known_row("strategy=flat, model.context_length=128")};
-  const auto lines = lines_of(terminal_report(TableLines(rows), {true, false, 70}, {"forward"}));
-  EXPECT_THAT(lines[0], AllOf(StartsWith("strategy, context_length"), HasSubstr("forward")));
-  EXPECT_THAT(lines[0], Not(HasSubstr("step ms"))) << "the column that was named stays";
-  EXPECT_THAT(lines[1], StartsWith("bucketed (bucket_mb=5, copy=true), 128  "));
-  EXPECT_THAT(lines[2], StartsWith("flat, 128  "));
-  EXPECT_THAT(terminal_report(TableLines(rows), {}), HasSubstr("strategy=flat, model.context"));
-
-  const RowNames files = values_alone({"experiment", {"a: x.b=1, c=2", "b", "c(d=3)"}});
-  EXPECT_EQ(files.title, "experiment");
-  EXPECT_THAT(files.names, ElementsAre("a: 1, 2", "b", "c(d=3)"));
-}
-
-TEST(ReportTable, NamesThatWouldBeCutAlikeLoseWhatTheyShare) {
-  const std::string model = "model={vocab_size: 256, context_length: 16, d_model: 32, layers: ";
-  const std::vector<Row> rows = {
-      known_row(model + "1, heads: 2}, strategy=flat"),
-      known_row(model + "1, heads: 4}, strategy=bucketed(bucket_mb=5, copy=true)"),
-      known_row(model + "2, heads: 2}, strategy=bucketed(bucket_mb=1, copy=true)")};
-  const auto lines = lines_of(terminal_report(TableLines(rows), {true, false, 80}));
-  EXPECT_THAT(lines[0], StartsWith("model, strategy  "));
-  EXPECT_THAT(lines[1], StartsWith("{layers: 1, heads: 2, …}, flat  "));
-  EXPECT_THAT(lines[2], StartsWith("{layers: 1, heads: 4, …}, bucketed (bucket_mb=5…  "));
-  EXPECT_THAT(lines[3], StartsWith("{layers: 2, heads: 2, …}, bucketed (bucket_mb=1…  "));
-
-  const RowNames whole = without_shared({"x", {"a: {b: 1, c: 2} (emulated)", "d(e=[1, 2])", "d"}});
-  EXPECT_THAT(whole.names, ElementsAre("a: {b: 1, c: 2} (emulated)", "d(e=[1, 2])", "d"));
-}
-
-/// A path has no part that could be left out.
-TEST(ReportTable, NamesThatDifferAreNotCutAlike) {
-  const std::string path = "data.path=/home/somebody/data/of/last/year/tokenized/part_";
-  const std::vector<Row> rows = {known_row(path + "1.bin"), known_row(path + "2.bin")};
-  const auto lines = lines_of(terminal_report(TableLines(rows), {true, false, 60}));
-  EXPECT_THAT(lines[1], HasSubstr("part_1…  "));
-  EXPECT_THAT(lines[2], HasSubstr("part_2…  "));
-}
-
 TEST(ReportTable, AProofThatFailedBeforeTheFirstStepCounts) {
   std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
   rows[1].ranks.clear();
@@ -246,15 +205,6 @@ TEST(ReportTable, WithoutABaseThereIsNoSpeedUp) {
   const std::vector<Row> rows = {known_row("a"), known_row("b")};
   EXPECT_THAT(markdown_of(rows), Not(HasSubstr("speed-up")));
   EXPECT_THAT(line_texts(rows), Each(Not(HasSubstr("speed-up"))));
-}
-
-TEST(RowNames, FilesOfOneNameAreToldApart) {
-  std::vector<Row> rows = {known_row(""), known_row(""), known_row("")};
-  rows[0].file = "a/known.yaml";
-  rows[1].file = "b/known.yaml";
-  rows[2].name = "other";
-  EXPECT_THAT(row_names(rows).names,
-              ElementsAre("known (a/known.yaml)", "known (b/known.yaml)", "other"));
 }
 
 TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
