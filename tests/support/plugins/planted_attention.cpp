@@ -29,6 +29,7 @@ class PlantedAttention final : public Attention {
     options.option("scratches", &scratches_, "how many calls have memory of their own", {.min = 1});
     options.option("scaled_by", &scaled_by_, "factor of the right scale");
     options.option("add", &add_, "to the first element of the row");
+    options.option("times", &times_, "factor of the whole result");
     options.option("not_a_number", &not_a_number_, "adds that instead");
   }
 
@@ -119,11 +120,11 @@ class PlantedAttention final : public Attention {
     return at::scaled_dot_product_attention(q, k, v, mask);
   }
 
-  /// Zeros, but for one element.
+  /// Zeros if the factor is 1, but for one element.
   at::Tensor error_of(const at::Tensor& right) const {
-    at::Tensor error = at::zeros(right.sizes(), right.options());
+    const at::Tensor error = (times_ - 1) * right.detach();
     const at::Tensor head = first_head_ ? error[0][0] : error[right.size(0) - 1][right.size(1) - 1];
-    head[row_][0].fill_(not_a_number_ ? std::numeric_limits<double>::quiet_NaN() : add_);
+    head[row_][0].add_(not_a_number_ ? std::numeric_limits<double>::quiet_NaN() : add_);
     return error;
   }
 
@@ -140,6 +141,7 @@ class PlantedAttention final : public Attention {
   bool first_head_ = false;
   double scaled_by_ = 1.01;
   double add_ = 0.01;
+  double times_ = 1;
   bool not_a_number_ = false;
   at::Tensor last_;
   std::int64_t scratches_ = 1;

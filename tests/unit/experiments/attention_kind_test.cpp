@@ -66,13 +66,21 @@ TEST(AttentionKind, NoDrawOfInputsBringsARightAttentionNearTheBound) {
     const auto attention = built(name);
     for (const AttentionType type : {AttentionType::float32, AttentionType::bfloat16}) {
       config.dtype = type;
+      const ErrorBounds bounds = error_bounds(type).times(1. / 3);
       for (std::uint64_t seed = 0; seed < 300; ++seed) {
-        EXPECT_EQ(
-            find_wrong_attention(config, *attention, cpu_device(), error_bound(type) / 3, seed, {}),
-            "")
+        EXPECT_EQ(find_wrong_attention(config, *attention, cpu_device(), bounds, seed, {}), "")
             << name << " " << name_of(type) << ", seed " << seed;
       }
     }
+  }
+}
+
+TEST(AttentionKind, FewRowsAreOffTogetherByChance) {
+  const AttentionConfig few{.length = 4, .head_dim = 8, .dtype = AttentionType::bfloat16};
+  const auto eager = built("eager");
+  const ErrorBounds bounds = error_bounds(few.dtype).times(1. / 2);
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    EXPECT_EQ(find_wrong_attention(few, *eager, cpu_device(), bounds, seed, {}), "") << seed;
   }
 }
 
@@ -94,7 +102,7 @@ TEST(AttentionKind, WhatIsRightIsProvedAndMeasured) {
         EXPECT_GT(last[q.forward_ms], 0);
         EXPECT_NEAR(last[q.time_ms], last[q.forward_ms] + last[q.backward_ms], 1e-6);
         EXPECT_GT(last[q.error], 0);
-        EXPECT_LT(last[q.error], error_bound(type) / 2) << "the bound has room";
+        EXPECT_LT(last[q.error], error_bounds(type).largest / 2) << "the bound has room";
         EXPECT_GE(last[q.error], last[q.dk_error]);
       }
     }
@@ -128,6 +136,26 @@ TEST(AttentionKind, AWrongElementIsFoundInTypesOf16BitsToo) {
   AttentionConfig config = kSmall;
   config.dtype = AttentionType::bfloat16;
   EXPECT_THAT(failed(measure(*planted("fault: dk, row: 5, add: 1"), config)), ElementsAre("dk"));
+}
+
+// A factor of all rows is no rounding, which goes both ways.
+TEST(AttentionKind, AFactorOfAResultIsFoundInTypesOf16BitsToo) {
+  AttentionConfig config = kSmall;
+  for (const AttentionType type : {AttentionType::bfloat16, AttentionType::float16}) {
+    config.dtype = type;
+    for (const char* fault : {"output", "dq", "dk", "dv"}) {
+      SCOPED_TRACE(std::string(fault) + " in " + name_of(type));
+      const auto wrong = planted("fault: " + std::string(fault) + ", times: 0.985, add: 0");
+      EXPECT_THAT(failed(measure(*wrong, config)), ElementsAre(fault));
+      EXPECT_THAT(find_wrong_attention(config, *wrong, cpu_device(), error_bounds(type), 1, {}),
+                  AllOf(StartsWith(std::string(fault) + " is 0.98"),
+                        HasSubstr(" times the right one, all rows together, 0.00")));
+    }
+    for (const char* factor : {"0.95", "1.02"}) {
+      const auto wrong = planted("fault: scale, scaled_by: " + std::string(factor));
+      EXPECT_THAT(failed(measure(*wrong, config)), IsSupersetOf({"output", "dq", "dk"}));
+    }
+  }
 }
 
 // Above 2,048 rows are sampled; the last one is always among them.

@@ -98,9 +98,10 @@ TEST_P(AttentionPlugin, KeepsDocumentsApart) {
     for (const auto& [length, keys] : {std::pair{300, 300}, {129, 200}, {64, 64}, {1, 1}}) {
       const AttentionConfig config{
           .batch = 2, .heads = 3, .length = length, .keys = keys, .head_dim = 24, .dtype = type};
-      EXPECT_EQ(find_wrong_attention(config, *attention_, cpu_device(), error_bound(type) / 3, 1,
-                                     {}, first_keys_of(config.batch, length)),
-                "")
+      EXPECT_EQ(
+          find_wrong_attention(config, *attention_, cpu_device(), error_bounds(type).times(1. / 3),
+                               1, {}, first_keys_of(config.batch, length)),
+          "")
           << length << " queries, " << keys << " keys";
     }
   }

@@ -145,15 +145,16 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
       .passes = backward ? AttentionPasses::forward_backward : AttentionPasses::forward};
   // TF32 has the bits of float16.
   const bool tf32 = dtypes.product_format() == "tf32";
-  const double bound = error_bound(tf32 ? AttentionType::float16 : config.dtype);
+  const ErrorBounds bounds = error_bounds(tf32 ? AttentionType::float16 : config.dtype);
   auto guard = guard_of(precision);
   const std::string own = find_wrong_attention(
-      config, *trainer.plugins().attention, group.device(), bound, seed,
+      config, *trainer.plugins().attention, group.device(), bounds, seed,
       [&guard] { guard.reset(); },  // backward is not under it
       trainer.last_batch().first_keys);
-  return check_of_all(group, "attention_computed", own,
-                      fmt::format("{} as in float64, to {:.2g}",
-                                  backward ? "output and gradients" : "output", bound));
+  return check_of_all(
+      group, "attention_computed", own,
+      fmt::format("{} as in float64, to {:.2g}, and all rows together to {:.2g}",
+                  backward ? "output and gradients" : "output", bounds.largest, bounds.factor));
 }
 
 Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,

@@ -13,8 +13,8 @@ namespace ddprun {
 
 /// Calls the run's attention on random inputs of the run's own batch, heads, length, head_dim,
 /// dtype and mask, under its precision, and compares drawn rows of the output and, if steps have a
-/// backward, of the gradients with float64 ("attention_computed"). What a dtype of 16 bits allows
-/// is wide, so there a fault of some percent in all rows passes. All ranks call it, between steps.
+/// backward, of the gradients with float64 ("attention_computed"). What all rows have in common
+/// is held tighter than each of them. All ranks call it, between steps.
 Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                       std::uint64_t seed);
 

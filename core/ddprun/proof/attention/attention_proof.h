@@ -12,11 +12,12 @@
 namespace ddprun {
 
 /// The largest error of one of the results, relative to the size of an element's terms
-/// (attention_oracle.h).
+/// (attention_oracle.h), and what its errors have in common.
 struct ResultError {
   std::string name;           ///< "output", "dq", "dk", "dv"
   double error = 0;           ///< NaN: a value was not a number
   std::string place;          ///< of the largest: "batch 0, head 3, row 17"
+  double factor = 1;          ///< of the right result that all of it is, by least squares
   std::int64_t compared = 0;  ///< rows
   std::int64_t rows = 0;      ///< that there are
 };
@@ -36,19 +37,25 @@ struct ProofRows {
 std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialInputs& inputs,
                                      const TrialResults& results, ProofRows rows = {});
 
-/// How large an error may be: some tens of the type's rounding, since an attention may round
+/// What rounding may do. `largest`: some tens of the type's rounding, since an attention may round
 /// scores, weights and their gradients, and may add up gradients in the type itself. A wrong row
-/// has an error of about 1.
-double error_bound(AttentionType type);
+/// has an error of about 1. `factor`: rounding goes both ways and averages out, so this is tight.
+struct ErrorBounds {
+  double largest = 0;  ///< of ResultError::error
+  double factor = 0;   ///< how far ResultError::factor may be from 1
+
+  ErrorBounds times(double by) const { return {largest * by, factor * by}; }
+};
+ErrorBounds error_bounds(AttentionType type);
 
 Check check_of(const ResultError& error, AttentionType type);
 
 /// Calls the attention, on inputs and with rows drawn from `seed`, which lie as a model's do,
-/// and returns what is wrong with its results beyond `bound`; empty: nothing. Before its backward
-/// comes another call, as in a model. `between` is called
-/// when the output is there. `first_keys`: as AttentionOptions has it.
+/// and returns what is wrong with its results beyond `bounds`; empty: nothing. Before its backward
+/// comes another call, as in a model. `between` is called when the output is there. `first_keys`:
+/// as AttentionOptions has it.
 std::string find_wrong_attention(const AttentionConfig& config, Attention& attention,
-                                 Device& device, double bound, std::uint64_t seed,
+                                 Device& device, const ErrorBounds& bounds, std::uint64_t seed,
                                  const std::function<void()>& between,
                                  const at::Tensor& first_keys = {});
 
