@@ -3,6 +3,7 @@
 #include "ddprun/experiments/training/training.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <sys/resource.h>
 
 #include <algorithm>
