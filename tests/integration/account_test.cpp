@@ -204,7 +204,7 @@ Order measured_order(const json& predicted, double factor, const std::function<j
 
 TEST(Account, OrdersRowsAsTheyRunOverASlowLink) {
   const std::string yaml = experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 3, 8]}\n");
-  const auto words = [](const std::vector<std::string>& words) {
+  const auto words = [](const Words& words) {
     return with_sets(words, {"model.vocab_size=750", "model.d_model=64", "model.d_ff=176",
                              "train.warmup_steps=1"});
   };
@@ -265,7 +265,7 @@ TEST(Account, RefusesInOneSentence) {
   folder.write("c.yaml",
                "experiment: collectives\nworld: {size: 2, backend: shm}\n"
                "collectives: {bytes: 1000}\n");
-  const auto refusal = [&](std::vector<std::string> arguments) {
+  const auto refusal = [&](Words arguments) {
     arguments.insert(arguments.begin(), "account");
     return refusal_of(folder, arguments);
   };

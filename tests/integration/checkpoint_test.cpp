@@ -111,8 +111,7 @@ TEST_F(Checkpoint, ARankThatIsKilledIsStartedAgain) {
 }
 
 TEST_F(Checkpoint, ARunWithoutCheckpointsIsStartedAgainFromTheBeginning) {
-  const std::vector<std::string> words =
-      words_of({"train.steps=1000000", "--max-restarts=1", "-v"});
+  const Words words = words_of({"train.steps=1000000", "--max-restarts=1", "-v"});
   DdprunProcess process(folder_, words);
   for (const char* start : {"starting 2 ranks", "start 2 of 2, from the beginning"}) {
     ASSERT_TRUE(
@@ -256,7 +255,7 @@ TEST_F(Checkpoint, APointWhoseLabelIsTooLongForAFolderHasOne) {
 }
 
 TEST_F(Checkpoint, WhatWouldBeIgnoredIsRefused) {
-  const auto refusal = [&](const std::vector<std::string>& sets) { return run(sets, 2).err; };
+  const auto refusal = [&](const Words& sets) { return run(sets, 2).err; };
   EXPECT_THAT(refusal({"train.checkpoint.every=2"}), HasSubstr("checkpoints need a folder"));
   EXPECT_THAT(refusal({"train.resume_from=latest"}), HasSubstr("checkpoints need a folder"));
   EXPECT_THAT(refusal({"train.checkpoint={keep: 3, path: saved}"}),
@@ -315,7 +314,7 @@ TEST_F(Checkpoint, WeightsBeginAnotherRunInEitherLayout) {
 TEST_F(Checkpoint, WritesTheTextThatItsRunWrote) {
   run({save_, "train.sample={every: 8, prompt: word, tokens: 30}"});
   const std::string text = last_row(folder_)["ranks"][0]["texts"].back()["text"];
-  const auto sample = [this](std::vector<std::string> words) {
+  const auto sample = [this](Words words) {
     words.insert(words.begin(), "sample");
     return run_ddprun(folder_, words);
   };

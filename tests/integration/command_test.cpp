@@ -166,7 +166,7 @@ std::string with_a_row_too_large() {
 }
 /// Keeps the embedding of such a model small: it is made before the matrices. And lets the run
 /// start.
-const std::vector<std::string> kFewTokens = {"model.vocab_size=16", "world.memory_check=false"};
+const Words kFewTokens = {"model.vocab_size=16", "world.memory_check=false"};
 
 TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   for (const char* backend : {"gloo", "shm"}) {

@@ -14,10 +14,9 @@ class Compare : public testing::Test {
   static constexpr const char* kStrategy = "strategy={name: slow, sleep_ms: 4}";
   static constexpr const char* kSlow = "--plugin-path=" DDPRUN_BUILD_DIR "/tests/plugins/slow";
 
-  void measure(const std::string& output, const std::vector<std::string>& sets = {},
-               const std::vector<std::string>& launcher = {}) {
+  void measure(const std::string& output, const Words& sets = {}, const Words& launcher = {}) {
     folder_.write("e.yaml", tiny_experiment("report: {repeats: 3}\n", 6));
-    const std::vector<std::string> words = {"e.yaml", "--quiet", "--output", output, kSlow};
+    const Words words = {"e.yaml", "--quiet", "--output", output, kSlow};
     must_run(folder_, with_sets(with_sets(words, {kStrategy}), sets), launcher);
   }
   /// The result with each step so many times as long: as a slower program would have written it.
@@ -32,7 +31,7 @@ class Compare : public testing::Test {
     }
     folder_.write(to + "/result.json", result.dump());
   }
-  CommandResult compare(std::vector<std::string> words, int status = 0) {
+  CommandResult compare(Words words, int status = 0) {
     words.insert(words.begin(), "compare");
     return must_end(status, folder_, words);
   }

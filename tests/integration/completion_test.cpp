@@ -7,7 +7,7 @@
 namespace ddprun::test {
 namespace {
 
-using Words = std::set<std::string>;
+using WordSet = std::set<std::string>;
 
 /// A shell, and a program of it that prints what the script offers for the line $2.
 struct ShellUnderTest {
@@ -50,7 +50,7 @@ class Completion : public testing::TestWithParam<ShellUnderTest> {
   }
 
   /// What is offered for the last word of the line, and begins as it does.
-  Words offered(const std::string& line) const {
+  WordSet offered(const std::string& line) const {
     const std::map<std::string, std::vector<std::string>> plain = {
         {"bash", {"--norc"}}, {"zsh", {"-f"}}, {"fish", {"--no-config"}}};
     std::vector<std::string> shell = {"/usr/bin/env", "HOME=.", "PATH=/usr/bin:/bin",
@@ -61,7 +61,7 @@ class Completion : public testing::TestWithParam<ShellUnderTest> {
     EXPECT_EQ(run.err, "");
     const std::string last = line.substr(line.rfind(' ') + 1);
     const bool of_value = last.find('=') != std::string::npos && GetParam().name == "bash";
-    Words words;
+    WordSet words;
     for (std::string word : lines_of(run.out)) {
       if (word.empty()) continue;
       if (of_value) word = last.substr(0, last.find('=') + 1) + word;  // readline keeps the key
@@ -74,7 +74,7 @@ class Completion : public testing::TestWithParam<ShellUnderTest> {
 };
 
 /// The long options that the help of a command shows, or that of none.
-Words options_in_help(const TemporaryFolder& folder, const std::string& command) {
+WordSet options_in_help(const TemporaryFolder& folder, const std::string& command) {
   const std::string help = run_ddprun(folder, {command, "--help"}).out;
   const auto found = groups_of(help, R"(\n +(?:-\w,)?(--[a-z-]+))");
   return {found.begin(), found.end()};
@@ -92,7 +92,7 @@ TEST_P(Completion, OffersCommandsAndFilesFirst) {
 TEST_P(Completion, OffersTheOptionsOfEachCommand) {
   for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "new",
                               "schema", "verify", "doctor", "completion"}) {
-    const Words options = options_in_help(folder_, command);
+    const WordSet options = options_in_help(folder_, command);
     EXPECT_GE(options.size(), 3u) << command;
     EXPECT_EQ(offered("ddprun " + std::string(command) + " --"), options) << command;
   }
@@ -103,7 +103,7 @@ TEST_P(Completion, OffersEverythingThatCanBeDescribed) {
   std::istringstream list(run_ddprun(folder_, {"list"}).out);
   std::string line, kind, name;
   std::getline(list, line);
-  Words plugins;
+  WordSet plugins;
   while (list >> kind >> name && std::getline(list, line)) plugins.insert(name);
   EXPECT_GE(plugins.size(), 20u);
   EXPECT_THAT(offered("ddprun describe "), IsSupersetOf(plugins));
@@ -112,13 +112,13 @@ TEST_P(Completion, OffersEverythingThatCanBeDescribed) {
 }
 
 TEST_P(Completion, OffersKeysAndThenTheirValues) {
-  Words keys;
+  WordSet keys;
   for (const std::string& line : lines_of(run_ddprun(folder_, {"describe", "train"}).out)) {
     if (line.starts_with("    ") || line.find("default") == std::string::npos) continue;
     const std::string key = line.substr(0, line.find(' '));
     if (key != "key") keys.insert("train." + key + "=");
   }
-  const Words offered_keys = offered("ddprun mine.yaml --set train.");
+  const WordSet offered_keys = offered("ddprun mine.yaml --set train.");
   EXPECT_THAT(offered_keys, IsSupersetOf(keys));
   EXPECT_THAT(offered_keys, AllOf(Contains("train.steps="), Each(EndsWith("="))));
   EXPECT_THAT(offered("ddprun quickstart --set world.backend=g"),

@@ -50,7 +50,7 @@ TEST(Conditions, AnotherLibraryOfAPluginRunsAgain) {
   const fs::path library = folder.path() / "own/libmine.so";
   fs::copy_file(DDPRUN_BUILD_DIR "/lib/ddprun/plugins/strategy_flat.so", library);
   folder.write("one.yaml", tiny_experiment());
-  const std::vector<std::string> words = {"one.yaml", "--plugin-path", "own", "--resume"};
+  const Words words = {"one.yaml", "--plugin-path", "own", "--resume"};
   must_run(folder, words);
   EXPECT_THAT(run_ddprun(folder, words).err, HasSubstr("taken over"));
   std::ofstream(library, std::ios::app) << "rebuilt";
@@ -61,9 +61,9 @@ TEST(Conditions, AnotherLibraryOfAPluginRunsAgain) {
 
 TEST(Conditions, ARunThatIsDoneStaysUnderOtherConditions) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const std::vector<std::string> words = {"one.yaml", "--resume",
-                                          "--set",    "train.resume_from=latest",
-                                          "--set",    "train.checkpoint={every: 2, path: saved}"};
+  const Words words = {"one.yaml", "--resume",
+                       "--set",    "train.resume_from=latest",
+                       "--set",    "train.checkpoint={every: 2, path: saved}"};
   must_run(folder, words);
   const CommandResult again = must_run(folder, words, {"/usr/bin/env", "MALLOC_ARENA_MAX=1"});
   EXPECT_THAT(again.err, AllOf(HasSubstr("one: cannot run again, and stays: MALLOC_ARENA_MAX: none "

@@ -11,8 +11,7 @@ class DataCommand : public testing::Test {
  protected:
   DataCommand() { folder_.write("e.yaml", tiny_experiment()); }
 
-  CommandResult data(const std::string& section, const std::vector<std::string>& more = {},
-                     int status = 0) {
+  CommandResult data(const std::string& section, const Words& more = {}, int status = 0) {
     auto words = with_sets({"data", "e.yaml"}, {"train.accumulate=2", "data=" + section});
     words.insert(words.end(), more.begin(), more.end());
     return must_end(status, folder_, words);

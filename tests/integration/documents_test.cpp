@@ -21,12 +21,11 @@ class RunOfDocuments : public testing::Test {
     folder_.write("text.txt", text);
     folder_.write("e.yaml", tiny_experiment("", 6));
   }
-  CommandResult run(const std::vector<std::string>& more, const std::string& command = "run",
-                    int status = 0) {
+  CommandResult run(const Words& more, const std::string& command = "run", int status = 0) {
     return must_end(status, folder_, with_sets({command, "e.yaml", "--set", kData}, more));
   }
   /// The mean over ranks of each step's loss.
-  std::vector<double> losses(const std::vector<std::string>& more) {
+  std::vector<double> losses(const Words& more) {
     EXPECT_THAT(run(more).out, HasSubstr("proved"));
     const std::filesystem::path folder = only_result(folder_, "e");
     const json ranks = json::parse(read_file(folder / "result.json"))["rows"][0]["ranks"];
@@ -47,14 +46,14 @@ class RunOfDocuments : public testing::Test {
 };
 
 TEST_F(RunOfDocuments, LearnsTheSameHoweverSamplesAreSpread) {
-  const std::vector<std::string> batch = {"train={global_batch: 4, warmup_steps: 1, steps: 6}"};
-  const auto with = [&](std::vector<std::string> more) {
+  const Words batch = {"train={global_batch: 4, warmup_steps: 1, steps: 6}"};
+  const auto with = [&](Words more) {
     more.insert(more.begin(), batch.begin(), batch.end());
     return losses(more);
   };
   const std::vector<double> expected = with({"world.size=1"});
   ASSERT_EQ(expected.size(), 7U);
-  for (const auto& spread : std::vector<std::vector<std::string>>{
+  for (const auto& spread : std::vector<Words>{
            {"world.size=4"},
            {"train.accumulate=2", "strategy=fsdp"},
            {"attention=flash", "strategy=overlap"},

@@ -81,7 +81,7 @@ TEST(Formats, ATableInAPipeHas100Columns) {
 
 TEST(Formats, BadValuesAreRefused) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
-  const auto refusal = [&folder](std::vector<std::string> words) {
+  const auto refusal = [&folder](Words words) {
     words.emplace_back("one.yaml");
     const CommandResult run = must_end(2, folder, words);
     EXPECT_EQ(run.out, "");

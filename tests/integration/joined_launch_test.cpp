@@ -19,8 +19,6 @@
 namespace ddprun::test::joined_launch_test {
 namespace {
 
-using Words = Launch::Words;
-
 TEST(JoinedLaunch, RanksOfDifferentExperimentsRefuseAll) {
   for (const std::string other : {"train.seed=7", "precision=bf16_mixed"}) {
     Launch launch(2);

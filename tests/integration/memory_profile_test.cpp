@@ -10,8 +10,7 @@ namespace {
 constexpr const char* kMemory = "profile: {memory: true}\n";
 
 /// The result of a run with two warm-up steps; its files lie in `folder`.
-json run(const TemporaryFolder& folder, const std::string& more,
-         std::vector<std::string> arguments = {}) {
+json run(const TemporaryFolder& folder, const std::string& more, Words arguments = {}) {
   folder.write("run.yaml", tiny_experiment(more));
   arguments.insert(arguments.begin(), {"run.yaml", "--set", "train.warmup_steps=2"});
   must_run(folder, arguments);

@@ -19,20 +19,19 @@ class Mpi : public testing::Test {
 
   /// `ranks` ranks of ddprun, as a launch of mpirun. Rank 0 reports. `port`: where they meet;
   /// empty: where the launch's own id says.
-  std::unique_ptr<DdprunProcess> start(int ranks, const std::vector<std::string>& arguments) {
+  std::unique_ptr<DdprunProcess> start(int ranks, const Words& arguments) {
     return start(folder_, ranks, arguments, std::to_string(free_port()));
   }
   static std::unique_ptr<DdprunProcess> start(const TemporaryFolder& folder, int ranks,
-                                              const std::vector<std::string>& arguments,
-                                              const std::string& port,
-                                              std::vector<std::string> environment = {}) {
+                                              const Words& arguments, const std::string& port,
+                                              Words environment = {}) {
     environment.insert(environment.end(),
                        {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
     if (!port.empty()) environment.push_back("MASTER_PORT=" + port);
     return std::make_unique<DdprunProcess>(
         folder, arguments, environment,
-        std::vector<std::string>{"/usr/bin/env", "mpirun", "-n", std::to_string(ranks),
-                                 "--oversubscribe", "--bind-to", "none"});
+        Words{"/usr/bin/env", "mpirun", "-n", std::to_string(ranks), "--oversubscribe", "--bind-to",
+              "none"});
   }
 
   /// All rows of that experiment are right on `ranks` ranks. Returns its result.

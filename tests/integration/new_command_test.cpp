@@ -21,7 +21,7 @@ std::set<std::string> names_in(const fs::path& folder) {
 }
 
 /// Status 2, and nothing is written.
-std::string new_refused(const std::vector<std::string>& words) {
+std::string new_refused(const Words& words) {
   const TemporaryFolder folder;
   std::string refusal = refusal_of(folder, words);
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
@@ -77,7 +77,7 @@ TEST(NewCommand, WritesOverWhatWasCutShortAndOverNothingElse) {
   const TemporaryFolder folder;
   fs::create_directories(folder.path() / ".ring.ddprun-unfinished");
   folder.write(".ring.ddprun-unfinished/half.cpp", "");
-  const std::vector<std::string> words = {"new", "strategy", "ring"};
+  const Words words = {"new", "strategy", "ring"};
   must_run(folder, words);
   EXPECT_THAT(names_in(folder.path()), ElementsAre("ring"));
   folder.write("ring/ring.cpp", "mine");

@@ -30,13 +30,13 @@ struct RecordedRun {
 };
 
 /// One rank, two layers, three warm-up steps; `settings` for --set. `again`: not what ran before.
-const RecordedRun& run(const std::vector<std::string>& settings, bool again = false) {
-  static std::map<std::vector<std::string>, RecordedRun> known;
+const RecordedRun& run(const Words& settings, bool again = false) {
+  static std::map<Words, RecordedRun> known;
   if (const auto found = known.find(settings); found != known.end() && !again) {
     return found->second;
   }
   const TemporaryFolder folder("run.yaml", tiny_experiment(kOperators));
-  const std::vector<std::string> small = {"train.warmup_steps=3", "world.size=1", "model.layers=2"};
+  const Words small = {"train.warmup_steps=3", "world.size=1", "model.layers=2"};
   must_run(folder, with_sets(with_sets({"run.yaml"}, settings), small));
   const json row = result_of(folder, "run")["rows"][0];
   const auto files = only_result(folder, "run");
@@ -82,8 +82,8 @@ TEST(OperatorProfile, HasTheFormulasFlops) {
 TEST(OperatorProfile, AddsWhatIsComputedAgain) {
   for (const char* kernels : {"fused", "reference"}) {
     SCOPED_TRACE(kernels);
-    const std::vector<std::string> settings = {std::string("model.kernels=") + kernels};
-    std::vector<std::string> recomputed = settings;
+    const Words settings = {std::string("model.kernels=") + kernels};
+    Words recomputed = settings;
     recomputed.emplace_back("model.recompute=every_block");
     const double once = flops(run(settings), "matrix products");
     EXPECT_DOUBLE_EQ(flops(run(recomputed), "matrix products"),

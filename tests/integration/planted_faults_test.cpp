@@ -18,7 +18,7 @@ namespace {
 class PlantedFault : public testing::TestWithParam<Planted> {
  protected:
   /// `ddprun COMMAND` on two ranks with the plugin that has the fault.
-  CommandResult ddprun(const std::string& command, std::vector<std::string> set) {
+  CommandResult ddprun(const std::string& command, Words set) {
     // Widths that are no multiple of 16 leave padding in the buffers.
     folder_.write("one.yaml",
                   "model: {vocab_size: 256, context_length: 16, d_model: 28, d_ff: 60, layers: 1, "
@@ -35,8 +35,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
     std::string text;  // whose documents end within each sequence
     for (int i = 0; i < 20; ++i) text += "one\ntwo\nthree four\nfive\n";
     folder_.write("text.txt", text);
-    std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
-                                      DDPRUN_BUILD_DIR "/tests/plugins/planted"};
+    Words words = {command, "one.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     return run_ddprun(folder_, with_sets(words, set), GetParam().launcher);
   }
 

@@ -27,7 +27,7 @@ std::string experiment(const std::string& strategy, int steps) {
 CommandResult run_on(const TemporaryFolder& folder, const std::string& strategy, int steps,
                      const std::string& rate = {}) {
   folder.write("planted.yaml", experiment(strategy, steps));
-  std::vector<std::string> launcher;
+  Words launcher;
   if (!rate.empty()) launcher = two_hosts(1, {"--burst", "32kb", "--rate", rate});
   return run_ddprun(
       folder, {"planted.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"}, launcher);

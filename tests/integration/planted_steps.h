@@ -10,6 +10,7 @@
 
 #include "ddprun/experiments/training/run_proof.h"
 #include "ddprun/experiments/training/training_config.h"
+#include "support/ddprun_command.h"
 
 namespace ddprun::test {
 
@@ -41,12 +42,12 @@ enum class Caught { by_run, by_sentence, by_verify };
 
 struct Planted {
   std::string name;
-  std::vector<std::string> set = {};
+  Words set = {};
   /// Words of the sentence.
   std::vector<std::string> says = {};
   Caught caught = Caught::by_run;
-  std::vector<std::string> launcher = {};
-  std::vector<std::string> saved_by = {};  ///< of a run that this one goes on from; empty: none
+  Words launcher = {};
+  Words saved_by = {};  ///< of a run that this one goes on from; empty: none
 };
 
 inline void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
@@ -63,33 +64,29 @@ inline const std::string kSaves = "train.checkpoint={every: 4, path: saved}";
 inline const std::string kReference = "model.kernels=reference";
 
 /// The fault in the step `unseen_step()` alone.
-inline std::vector<std::string> once(const std::string& name, std::vector<std::string> more = {}) {
+inline Words once(const std::string& name, Words more = {}) {
   const std::string step = std::to_string(unseen_step());
   more.insert(more.end(), {fault(name), "strategy.first=" + step, "strategy.last=" + step});
   return more;
 }
 
 /// The strategy is right.
-inline std::vector<std::string> attention(const std::string& fault,
-                                          std::vector<std::string> more = {}) {
+inline Words attention(const std::string& fault, Words more = {}) {
   more.push_back("attention={name: planted, fault: " + fault + "}");
   return more;
 }
 
 /// With PyTorch's operators, whose linear layers a precision can compute.
-inline std::vector<std::string> precision(const std::string& options,
-                                          std::vector<std::string> more = {}) {
+inline Words precision(const std::string& options, Words more = {}) {
   more.insert(more.end(), {"precision={name: planted, " + options + "}", kReference});
   return more;
 }
 
-inline std::vector<std::string> lossy(const std::string& fault,
-                                      std::vector<std::string> more = {}) {
+inline Words lossy(const std::string& fault, Words more = {}) {
   more.push_back("strategy={name: planted_lossy, fault: " + fault + "}");
   return more;
 }
-inline std::vector<std::string> periodic(const std::string& fault,
-                                         std::vector<std::string> more = {}) {
+inline Words periodic(const std::string& fault, Words more = {}) {
   more.push_back("strategy={name: planted_periodic, fault: " + fault + "}");
   return more;
 }

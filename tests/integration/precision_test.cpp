@@ -113,9 +113,8 @@ TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
 
 TEST(LostUpdates, AreCountedFromAResumedStepOn) {
   TemporaryFolder folder("go.yaml", tiny_experiment("", 4));
-  const std::vector<std::string> common =
-      with_sets({"go.yaml"}, {"model.kernels=reference", "precision=bf16_pure",
-                              "train.checkpoint={every: 4, path: saved}"});
+  const Words common = with_sets({"go.yaml"}, {"model.kernels=reference", "precision=bf16_pure",
+                                               "train.checkpoint={every: 4, path: saved}"});
   must_run(folder, common);
   auto resumed = with_sets(common, {"train.steps=8", "train.resume_from=latest"});
   resumed.insert(resumed.end(), {"--output", "again"});

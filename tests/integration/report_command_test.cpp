@@ -15,7 +15,7 @@ constexpr const char* kPaper =
 
 class Report : public testing::Test {
  protected:
-  CommandResult ddprun(const std::vector<std::string>& words, int status = 0) {
+  CommandResult ddprun(const Words& words, int status = 0) {
     return must_end(status, folder_, words);
   }
   void measure(const std::string& file, const std::string& text) {
@@ -93,7 +93,7 @@ TEST_F(Report, WhatCannotBeShownIsRefusedInFiveParts) {
   folder_.write("empty/x", "");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
   folder_.write("none/result.json", "{\"schema_version\": 17, \"rows\": []}");
-  const auto refusal = [this](std::vector<std::string> words, int status) {
+  const auto refusal = [this](Words words, int status) {
     words.insert(words.begin(), "report");
     const std::string said = ddprun(words, status).err;
     EXPECT_THAT(said, AllOf(HasSubstr("error: "), HasSubstr("\n  where: "), HasSubstr("\n  got: "),

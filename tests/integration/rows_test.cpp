@@ -67,8 +67,7 @@ TEST(Rows, AReaderThatLeavesTakesNoRow) {
 
 TEST(Rows, AReaderThatLeavesEndsWhatOnlyPrints) {
   const TemporaryFolder folder;
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"list"}, {"schema"}, {"describe", "train"}, {"--help"}}) {
+  for (const Words& words : {Words{"list"}, {"schema"}, {"describe", "train"}, {"--help"}}) {
     const CommandResult result = must_end(128 + SIGPIPE, folder, words,
                                           by_shell(R"("$0" "$@" | true; exit "${PIPESTATUS[0]}")"));
     EXPECT_EQ(result.err, "") << words[0];
@@ -84,13 +83,13 @@ TEST(Rows, AnOutputThatIsFullTakesNoRow) {
 
 TEST(Rows, AFileThatGrowsTooLargeTakesNoOtherRow) {
   TemporaryFolder folder;
-  const std::vector<std::string> words = {"two.yaml", "--set", "world.backend=gloo"};
+  const Words words = {"two.yaml", "--set", "world.backend=gloo"};
   folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 300]}\n"));
   const CommandResult run = must_end(1, folder, words, after("ulimit -f 64"));
   EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write a result"), HasSubstr("rows/02.json"),
                              HasSubstr("File too large"), HasSubstr("--resume takes them over")));
   EXPECT_THAT(run.out, HasSubstr("proved in 2 of 2 rows"));
-  std::vector<std::string> resume = words;
+  Words resume = words;
   resume.emplace_back("--resume");
   const CommandResult again = must_run(folder, resume);
   EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 3: taken over from results/two/"),
@@ -199,8 +198,7 @@ TEST(NotHere, WhereNothingCanRunTheStatusIsTwo) {
 TEST(NotHere, InABatchItIsARowAndTheOthersRun) {
   TemporaryFolder folder("batch/a/there.yaml", for_another_machine());
   folder.write("batch/b/here.yaml", tiny_experiment());
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"batch"}, {"batch/a/there.yaml", "batch/b/here.yaml"}}) {
+  for (const Words& words : {Words{"batch"}, {"batch/a/there.yaml", "batch/b/here.yaml"}}) {
     const CommandResult run = must_run(folder, words);
     EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("proved in 1 of 1 rows")));
     EXPECT_THAT(run.err, HasSubstr("there: this machine cannot run all of it: "));
@@ -296,7 +294,7 @@ TEST(Scaling, StrongAndWeakAreToldApartByTheTokensOfAStep) {
   TemporaryFolder folder;
   const std::string ranks = "sweep: {world.size: [1, 2]}\n";
   folder.write("weak.yaml", tiny_experiment(ranks));
-  const std::vector<std::string> weak = {"weak.yaml", "--set", "world.threads_per_rank=1"};
+  const Words weak = {"weak.yaml", "--set", "world.threads_per_rank=1"};
   const auto strong =
       with_sets(weak, {"train={global_batch: 4, warmup_steps: 1, steps: 3}", "name=strong"});
   const CommandResult weak_run = must_run(folder, weak);

@@ -67,7 +67,7 @@ TEST(TwoHosts, BetweenWhichAFirewallStandsEndInTime) {
       "ip link add in0 type veth peer name out0 && ip link set in0 up && ip link set out0 up && "
       "ip address add 10.99.0.$((GROUP_RANK + 1))/24 dev in0 && "
       "ip neigh add 10.99.0.$((2 - GROUP_RANK)) lladdr 02:00:00:00:00:01 dev in0 nud permanent";
-  std::vector<std::string> launcher = two_hosts(1);
+  Words launcher = two_hosts(1);
   for (const std::string& word : after(wall)) launcher.push_back(word);
   const auto begin = std::chrono::steady_clock::now();
   const CommandResult run = run_ddprun(

@@ -65,23 +65,21 @@ class Checkpoint : public testing::Test {
   }
 
   /// Of 8 steps, on what changes from step to step. It must end with that status.
-  CommandResult run(const std::vector<std::string>& more, int status = 0,
-                    const std::vector<std::string>& launcher = {}) {
+  CommandResult run(const Words& more, int status = 0, const Words& launcher = {}) {
     return must_end(status, folder_, words_of(more), launcher);
   }
-  static std::vector<std::string> words_of(const std::vector<std::string>& more) {
-    std::vector<std::string> sets = {
-        "data={source: text, path: text.txt}", "train.accumulate=2",
-        "optimizer={lr: 0.01, clip_norm: 0.5, schedule: {name: cosine, warmup_steps: 3}}"};
-    sets.insert(sets.end(), more.begin(), more.end());
-    std::vector<std::string> words = {"e.yaml"};
-    for (const std::string& each : sets) {
+  static Words words_of(const Words& more) {
+    Words words = with_sets(
+        {"e.yaml"},
+        {"data={source: text, path: text.txt}", "train.accumulate=2",
+         "optimizer={lr: 0.01, clip_norm: 0.5, schedule: {name: cosine, warmup_steps: 3}}"});
+    for (const std::string& each : more) {
       if (!each.starts_with("-")) words.emplace_back("--set");
       words.push_back(each);
     }
     return words;
   }
-  CommandResult checkpoint(std::vector<std::string> words, int status = 0) {
+  CommandResult checkpoint(Words words, int status = 0) {
     words.insert(words.begin(), "checkpoint");
     return must_end(status, folder_, words);
   }

@@ -24,6 +24,8 @@
 namespace ddprun::test {
 
 using nlohmann::json;
+/// Of a command line.
+using Words = std::vector<std::string>;
 
 /// Returns whether `condition` became true within `seconds`.
 inline bool eventually(double seconds, const std::function<bool()>& condition) {
@@ -44,8 +46,8 @@ class DdprunProcess {
  public:
   /// `environment`: "NAME=value", on top of this process's. `launcher`: a program and its arguments
   /// that start ddprun.
-  DdprunProcess(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
-                std::vector<std::string> environment = {}, std::vector<std::string> launcher = {})
+  DdprunProcess(const TemporaryFolder& folder, const Words& arguments, Words environment = {},
+                Words launcher = {})
       : environment_(std::move(environment)),
         words_(std::move(launcher)),
         folder_(folder.path()),
@@ -107,7 +109,7 @@ class DdprunProcess {
   }
 
  private:
-  [[noreturn]] void become_ddprun(const std::vector<std::string>& arguments) {
+  [[noreturn]] void become_ddprun(const Words& arguments) {
     setpgid(0, 0);
     for (const int signal : {SIGINT, SIGHUP, SIGTERM}) ::signal(signal, SIG_DFL);
     if (chdir(folder_.c_str()) != 0) _exit(126);
@@ -130,8 +132,7 @@ class DdprunProcess {
     _exit(127);
   }
 
-  std::vector<std::string> environment_;
-  std::vector<std::string> words_;
+  Words environment_, words_;
   std::filesystem::path folder_;
   std::string marker_;
   pid_t pid_ = -1;
@@ -143,9 +144,8 @@ struct CommandResult {
   std::string out, err;
 };
 
-inline CommandResult run_ddprun(const TemporaryFolder& folder,
-                                const std::vector<std::string>& arguments,
-                                const std::vector<std::string>& launcher = {}) {
+inline CommandResult run_ddprun(const TemporaryFolder& folder, const Words& arguments,
+                                const Words& launcher = {}) {
   DdprunProcess process(folder, arguments, {}, launcher);
   const std::optional<int> status = process.wait(120);
   if (!status) throw std::runtime_error("ddprun still runs after two minutes:\n" + process.err());
@@ -153,37 +153,32 @@ inline CommandResult run_ddprun(const TemporaryFolder& folder,
 }
 
 /// Throws what it said unless it ends with that status.
-inline CommandResult must_end(int status, const TemporaryFolder& folder,
-                              const std::vector<std::string>& arguments,
-                              const std::vector<std::string>& launcher = {}) {
+inline CommandResult must_end(int status, const TemporaryFolder& folder, const Words& arguments,
+                              const Words& launcher = {}) {
   CommandResult run = run_ddprun(folder, arguments, launcher);
   if (run.status == status) return run;
   throw std::runtime_error("exit status " + std::to_string(run.status) + "\n" + run.out + run.err);
 }
-inline CommandResult must_run(const TemporaryFolder& folder,
-                              const std::vector<std::string>& arguments,
-                              const std::vector<std::string>& launcher = {}) {
+inline CommandResult must_run(const TemporaryFolder& folder, const Words& arguments,
+                              const Words& launcher = {}) {
   return must_end(0, folder, arguments, launcher);
 }
 /// What stderr says of bad usage or configuration.
-inline std::string refusal_of(const TemporaryFolder& folder,
-                              const std::vector<std::string>& arguments,
-                              const std::vector<std::string>& launcher = {}) {
+inline std::string refusal_of(const TemporaryFolder& folder, const Words& arguments,
+                              const Words& launcher = {}) {
   return must_end(2, folder, arguments, launcher).err;
 }
 
 /// The launcher that is a line of a shell, where "$0" "$@" stands for the command.
-inline std::vector<std::string> by_shell(const std::string& line) {
-  return {"/bin/bash", "-c", line};
-}
+inline Words by_shell(const std::string& line) { return {"/bin/bash", "-c", line}; }
 /// The launcher that does this in a shell first.
-inline std::vector<std::string> after(const std::string& commands) {
+inline Words after(const std::string& commands) {
   return by_shell(commands + R"(; exec "$0" "$@")");
 }
 
 /// The launcher that has so many ranks on each of two hosts (tests/support/two_hosts.sh), and its
 /// exit status where the system allows none.
-inline std::vector<std::string> two_hosts(int local_size, std::vector<std::string> options = {}) {
+inline Words two_hosts(int local_size, Words options = {}) {
   options.insert(options.begin(), {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size",
                                    std::to_string(local_size)});
   return options;
@@ -191,8 +186,7 @@ inline std::vector<std::string> two_hosts(int local_size, std::vector<std::strin
 inline constexpr int kNotPossible = 77;
 
 /// The words, and --set before each of the settings.
-inline std::vector<std::string> with_sets(std::vector<std::string> words,
-                                          const std::vector<std::string>& settings) {
+inline Words with_sets(Words words, const Words& settings) {
   for (const std::string& each : settings) words.insert(words.end(), {"--set", each});
   return words;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device_library.h"
@@ -34,8 +33,8 @@ inline WorldConfig gpu_world(int gpus, int ranks = 0) {
 }
 
 /// `ddprun COMMAND FILE` in a gpu_world(), with the kernels that GPUs have.
-inline std::vector<std::string> gpu_command(const std::string& command, const std::string& file,
-                                            const WorldConfig& world) {
+inline Words gpu_command(const std::string& command, const std::string& file,
+                         const WorldConfig& world) {
   const char* const emulate = world.emulate_ranks_on_one_gpu ? "true" : "false";
   return with_sets({command, file}, {"world.device=cuda", "model.kernels=reference",
                                      "world.size=" + std::to_string(world.size),
@@ -43,7 +42,7 @@ inline std::vector<std::string> gpu_command(const std::string& command, const st
 }
 
 /// `ddprun run gpu.yaml` with a rank on each of so many GPUs, by the kernels that there are.
-inline std::vector<std::string> run_on_each(int gpus) {
+inline Words run_on_each(int gpus) {
   return with_sets({"run", "gpu.yaml"}, {"world.device=cuda", "model.kernels=reference",
                                          "world.size=" + std::to_string(gpus)});
 }

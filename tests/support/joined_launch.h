@@ -17,8 +17,6 @@ using testing::_;
 /// the experiment as one.yaml.
 class Launch {
  public:
-  using Words = std::vector<std::string>;
-
   explicit Launch(int size, Words environment = {}, std::string experiment = tiny_experiment())
       : environment_(std::move(environment)), experiment_(std::move(experiment)), size_(size) {}
   /// `launcher`: a program and its arguments, which starts the rank.
