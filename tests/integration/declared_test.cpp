@@ -8,10 +8,7 @@ namespace ddprun::test {
 namespace {
 
 std::string status_of(const json& proof, const std::string& check) {
-  for (const json& each : proof["checks"]) {
-    if (each["name"] == check) return each["status"];
-  }
-  return "absent";
+  return element_of(proof["checks"], "name", check).value("status", "absent");
 }
 
 TEST(Declared, IsWhatTheTableSays) {

@@ -33,13 +33,9 @@ CommandResult run_on(const TemporaryFolder& folder, const std::string& strategy,
       folder, {"planted.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"}, launcher);
 }
 
-/// The sentence of that sort with its numbers; null: there is none.
+/// The sentence of that sort with its numbers; empty: there is none.
 json finding(const TemporaryFolder& folder, const std::string& what) {
-  const json result = result_of(folder, "planted");
-  for (const json& each : result["findings"]) {
-    if (each.value("finding", "") == what) return each;
-  }
-  return nullptr;
+  return element_of(result_of(folder, "planted")["findings"], "finding", what);
 }
 
 /// Of collectives.csv: what limited each collective, by its label.
@@ -58,7 +54,7 @@ TEST(PlantedLimits, ARankThatBecomesSlowInBackwardIsNamed) {
       run_on(folder, "{name: slow, sleep_ms: 200, rank: 1, first: 10}", /*steps=*/18);
   ASSERT_EQ(run.status, 0) << run.err;
   const json slow = finding(folder, "slow_rank");
-  ASSERT_FALSE(slow.is_null()) << run.out;
+  ASSERT_FALSE(slow.empty()) << run.out;
   EXPECT_EQ(slow["rank"], 1);
   EXPECT_EQ(slow["phase"], "backward");
   EXPECT_EQ(slow["since"], 8) << "of the measured steps, from 0";
@@ -84,7 +80,7 @@ TEST(PlantedLimits, AGradientThatIsAskedForLateIsNamed) {
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.err;
   const json limit = finding(folder, "limit");
-  ASSERT_FALSE(limit.is_null()) << run.out;
+  ASSERT_FALSE(limit.empty()) << run.out;
   EXPECT_EQ(limit["limit"], "late") << limit;
   EXPECT_THAT(run.out, HasSubstr("come too late to be hidden, lm_head.weight last"));
   const auto by_label = limits(folder);
@@ -102,7 +98,7 @@ TEST_P(ShapedLink, IsNamedWithItsRate) {
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.err;
   const json limit = finding(folder, "limit");
-  ASSERT_FALSE(limit.is_null()) << run.out;
+  ASSERT_FALSE(limit.empty()) << run.out;
   EXPECT_EQ(limit["limit"], "link") << limit;
   const double share = limit["gb_per_s"].get<double>() / gb_per_s;
   EXPECT_GT(share, 0.6) << limit << ": a busy machine sends less";

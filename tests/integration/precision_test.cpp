@@ -46,12 +46,8 @@ TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
   EXPECT_THAT(must_run(folder, {"dtypes.yaml", "--resume"}).err, HasSubstr("taken over"));
 }
 
-const json& memory_of(const json& row, const std::string& phase) {
-  for (const json& each : row["ranks"][0]["memory_phases"]) {
-    if (each["phase"] == phase) return each;
-  }
-  static const json none;
-  return none;
+json memory_of(const json& row, const std::string& phase) {
+  return element_of(row["ranks"][0]["memory_phases"], "phase", phase);
 }
 
 TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
@@ -73,14 +69,6 @@ TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
               HasSubstr("moments_dtype has no effect"));
 }
 
-const json& lost_by(const json& row, const std::string& parameter) {
-  for (const json& each : row["ranks"][0].value("lost_updates", json::array())) {
-    if (each["parameter"] == parameter) return each;
-  }
-  static const json none;
-  return none;
-}
-
 TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
   TemporaryFolder folder("lost.yaml",
                          tiny_experiment("sweep: {precision: [fp32, bf16_mixed, bf16_true, "
@@ -97,7 +85,7 @@ TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
       continue;
     }
     EXPECT_GT(share, 5.0) << name;
-    const json& norm = lost_by(row, "ln_final.weight");
+    json norm = element_of(row["ranks"][0].at("lost_updates"), "parameter", "ln_final.weight");
     EXPECT_EQ(norm["weights"], 32) << name;
     EXPECT_EQ(norm["looked_at"], 32) << name;
     EXPECT_EQ(norm["lost"], 32) << name;
@@ -133,9 +121,9 @@ TEST(StepExtent, EachPartTakesWhatItNeeds) {
     setup.push_back(memory_of(row, "setup")["allocated_bytes"].get<double>());
   }
   EXPECT_NEAR(setup[0] / setup[1], 0.5, 0.1) << "no gradients";
-  EXPECT_EQ(memory_of(rows[0], "backward"), nullptr);
-  EXPECT_NE(memory_of(rows[1], "backward"), nullptr);
-  EXPECT_EQ(memory_of(rows[1], "optimizer"), nullptr);
+  EXPECT_TRUE(memory_of(rows[0], "backward").empty());
+  EXPECT_FALSE(memory_of(rows[1], "backward").empty());
+  EXPECT_TRUE(memory_of(rows[1], "optimizer").empty());
   EXPECT_GT(memory_of(rows[2], "optimizer")["allocated_bytes"].get<double>(), 1.5 * setup[2])
       << "with moments";
   EXPECT_EQ(rows[0]["statistics"]["backward_ms"]["count"], 0);

@@ -39,10 +39,7 @@ inline std::map<std::int64_t, double> losses_of(const json& row) {
 }
 
 inline std::string detail_of(const json& row, const std::string& check) {
-  for (const json& each : row["ranks"][0]["checks"]) {
-    if (each["name"] == check) return each["detail"];
-  }
-  return "absent";
+  return element_of(row["ranks"][0]["checks"], "name", check).value("detail", "absent");
 }
 
 inline void flip_byte(const fs::path& file, std::int64_t from_end) {

@@ -205,6 +205,14 @@ inline std::string tiny_experiment(const std::string& more = {}, int steps = 3) 
          std::to_string(steps) + "}\n" + more;
 }
 
+/// The element of a list whose `key` is that text; an empty object if there is none.
+inline json element_of(const json& list, const char* key, const std::string& text) {
+  for (const json& each : list) {
+    if (each.value(key, "") == text) return each;
+  }
+  return json::object();
+}
+
 /// The only result folder under `<folder>/results/<name>`, or an empty path.
 inline std::filesystem::path only_result(const TemporaryFolder& folder, const std::string& name) {
   std::filesystem::path found;
