@@ -145,7 +145,7 @@ TEST_F(CudaPrecision, Fp16SkipsStepsThatOverflow) {
   must_run(folder,
            with_sets(run_on_each(probe_.count),
                      {"precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"}));
-  const json row = result_of(folder, "gpu")["rows"][0];
+  const json row = rows_of(folder, "gpu")[0];
   EXPECT_EQ(row["proof"]["status"], "passed");
   const json& skipped = row["ranks"][0]["samples"]["skipped"];
   EXPECT_TRUE(skipped.front().get<bool>());

@@ -201,8 +201,8 @@ TEST_F(Nccl, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   // The scores of attention take 64 GiB, several times, and the host next to nothing.
   TemporaryFolder folder("shared.yaml",
                          tiny_experiment("sweep: {model.context_length: [16, 65536, 32]}\n"));
-  must_end(1, folder, shared("run"));
-  const json rows = result_of(folder, "shared")["rows"];
+  must_end(1, folder, kRunShared);
+  const json rows = rows_of(folder, "shared");
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
   EXPECT_THAT(rows[1]["reason"].get<std::string>(),

@@ -54,8 +54,9 @@ TEST_F(Observed, AllReducesLieAfterBackwardOrWithinIt) {
 
 TEST_F(Observed, MemoryOfEachPhaseIsTheAllocators) {
   run({});
+  const json rank = first_rank();
   std::vector<std::string> phases;
-  for (const json& each : first_rank()["memory_phases"]) {
+  for (const json& each : rank["memory_phases"]) {
     phases.push_back(each["phase"]);
     EXPECT_GT(each["allocated_bytes"], 0) << each;
     EXPECT_GE(each["peak_allocated_bytes"], each["allocated_bytes"]) << each;
@@ -68,12 +69,13 @@ TEST_F(Observed, MemoryOfEachPhaseIsTheAllocators) {
 
 TEST_F(Observed, TheRecordOfAStepIsTheAllocatorsMemory) {
   run({"profile.memory=true", "train.warmup_steps=2"});
+  const json rank = first_rank();
   std::int64_t allocators = 0;
-  for (const json& phase : first_rank()["memory_phases"]) {
+  for (const json& phase : rank["memory_phases"]) {
     if (phase["phase"] == "setup") continue;
     allocators = std::max(allocators, phase["peak_allocated_bytes"].get<std::int64_t>());
   }
-  const json peak = first_rank()["memory_peak"];
+  const json& peak = rank["memory_peak"];
   std::int64_t tensors = peak["unexplained_bytes"], used = peak["unexplained_bytes"];
   for (const json& part : peak["tensors"]) tensors += part[1].get<std::int64_t>();
   for (const json& part : peak["categories"]) used += part[1].get<std::int64_t>();

@@ -106,7 +106,7 @@ TEST(Account, OfEachCategoryIsWhatARunTakes) {
                                                        "  model.recompute: [none, every_block]\n"));
   const CommandResult run = must_run(folder, {"-v", "categories.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("tensors MB"), HasSubstr("predicted MB")));
-  for (const json& row : result_of(folder, "categories")["rows"]) {
+  for (const json& row : rows_of(folder, "categories")) {
     SCOPED_TRACE(row["label"]);
     json peak = {{"bytes", 0}};
     for (const json& phase : row["predicted"]["phases"]) {
@@ -216,7 +216,7 @@ TEST(Account, OrdersRowsAsTheyRunOverASlowLink) {
   const Order order = measured_order(json::parse(account.out), 1.4, [&] {
     TemporaryFolder own("order.yaml", yaml);
     run = run_ddprun(own, words({"order.yaml"}), two_hosts(1, {"--rate", "100mbit"}));
-    return run.status == 0 ? result_of(own, "order")["rows"] : json::array();
+    return run.status == 0 ? rows_of(own, "order") : json::array();
   });
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.err;
@@ -233,7 +233,7 @@ TEST(Account, OrdersRowsByWhatTheyCompute) {
   const Order order = measured_order(json::parse(account.out), 3, [&] {
     TemporaryFolder own("order.yaml", yaml);
     must_run(own, {"order.yaml"});
-    return result_of(own, "order")["rows"];
+    return rows_of(own, "order");
   });
   EXPECT_EQ(order.wrong, "");
   EXPECT_EQ(order.pairs, 12);
@@ -293,7 +293,7 @@ TEST(Account, ARankMoreTakesWhatIsPredictedForIt) {
                                                   "  world.size: [2, 6]\n"
                                                   "  world.backend: [shm, gloo]\n"));
   must_run(folder, {"ranks.yaml"});
-  const json rows = result_of(folder, "ranks")["rows"];
+  const json rows = rows_of(folder, "ranks");
   ASSERT_EQ(rows.size(), 4u);
   for (std::size_t i = 0; i < 2; ++i) {  // the first key changes last
     const json &few = rows[i], &many = rows[i + 2];

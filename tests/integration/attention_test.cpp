@@ -46,7 +46,7 @@ TEST(AttentionExperiment, OneWrongRowFailsItsProofAndIsNotTimed) {
                                                   "    - {name: planted, fault: dv, row: 63}\n"
                                                   "    - {name: planted, fault: nothing}\n");
   must_end(1, folder, {"planted.yaml"});
-  const json rows = result_of(folder, "planted")["rows"];
+  const json rows = rows_of(folder, "planted");
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "proof failed");
   EXPECT_THAT(rows[1]["reason"].get<std::string>(),
@@ -64,7 +64,7 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
   const CommandResult run =
       must_run(folder, {"limit.yaml", "--columns", "0", "--set", "world.memory_limit_gb=1", "--set",
                         "attention_call.length=8192", "--set", "repeat.count=3"});
-  const json rows = result_of(folder, "limit")["rows"];
+  const json rows = rows_of(folder, "limit");
   EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
   EXPECT_THAT(rows[0]["reason"].get<std::string>(),
               AllOf(HasSubstr("world.memory_limit_gb"),

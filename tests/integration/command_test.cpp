@@ -51,7 +51,7 @@ TEST(Command, ARowThatDivergedSaysSoAndKeepsItsFigures) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
   const CommandResult run = must_end(1, folder, {"one.yaml", "--set", "optimizer.lr=1e38"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("DIVERGED: "), HasSubstr("nan")));
-  const json row = result_of(folder, "one")["rows"][0];
+  const json row = rows_of(folder, "one")[0];
   EXPECT_EQ(row["status"], "diverged");
   EXPECT_THAT(row["reason"].get<std::string>(), HasSubstr("the loss was nan in step "));
   EXPECT_EQ(row["statistics"]["step_ms"]["count"], 3);
@@ -61,7 +61,7 @@ TEST(Command, SetReplacesAValue) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
   must_run(folder,
            {"--set", "train.steps=7", "--set", "world={size: 1, threads_per_rank: 1}", "one.yaml"});
-  const json row = result_of(folder, "one")["rows"][0];
+  const json row = rows_of(folder, "one")[0];
   EXPECT_EQ(row["statistics"]["step_ms"]["count"], 7);
   EXPECT_EQ(row["ranks"].size(), 1u);
 }
@@ -100,8 +100,8 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
   folder.write("batch/d.yaml", tiny_experiment());
   const CommandResult run = must_end(1, folder, {"batch/"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("failed:"), HasSubstr("proved in 3 of 3 rows")));
-  EXPECT_EQ(result_of(folder, "b")["rows"][0]["status"], "ok");
-  EXPECT_EQ(result_of(folder, "d")["rows"][0]["status"], "ok");
+  EXPECT_EQ(rows_of(folder, "b")[0]["status"], "ok");
+  EXPECT_EQ(rows_of(folder, "d")[0]["status"], "ok");
   EXPECT_TRUE(only_result(folder, "a").empty());
 }
 
@@ -109,7 +109,7 @@ TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
   TemporaryFolder folder("mixed.yaml",
                          tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
   must_end(1, folder, {"mixed.yaml", "--set", "world.backend=gloo"});
-  const json rows = result_of(folder, "mixed")["rows"];
+  const json rows = rows_of(folder, "mixed");
   EXPECT_EQ(rows[0]["status"], "failed");
   EXPECT_THAT(rows[0]["reason"].get<std::string>(),
               AllOf(HasSubstr("rank "), HasSubstr("no_such_if")));
@@ -155,8 +155,7 @@ TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
   launch.expect_all(0, _, 60);
   EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
   EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
-  EXPECT_EQ(result_of(launch.folder(0), "one")["rows"][1]["conditions"]["launch"]["launcher"],
-            "torchrun");
+  EXPECT_EQ(rows_of(launch.folder(0), "one")[1]["conditions"]["launch"]["launcher"], "torchrun");
   EXPECT_FALSE(std::filesystem::exists(launch.folder(1).path() / "results"));
 }
 
@@ -174,7 +173,7 @@ TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
     must_end(
         1, folder,
         with_sets({"three.yaml", "--set", std::string("world.backend=") + backend}, kFewTokens));
-    const json rows = result_of(folder, "three")["rows"];
+    const json rows = rows_of(folder, "three");
     EXPECT_EQ(rows[0]["status"], "ok");
     EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
     EXPECT_THAT(rows[1]["reason"].get<std::string>(),
@@ -188,7 +187,7 @@ TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
   Launch launch(2, {}, with_a_row_too_large());
   launch.start_all(with_sets({"one.yaml"}, kFewTokens));
   launch.expect_all(1, _, 90);
-  const json rows = result_of(launch.folder(0), "one")["rows"];
+  const json rows = rows_of(launch.folder(0), "one");
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
   EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
 }
@@ -199,7 +198,7 @@ TEST(Command, OneRankWithoutMemoryIsTheRowOfAll) {
   // Parameters and gradients of the first row take 0.8 GB, and LibTorch as much.
   launch.start(1, {"one.yaml", "--set", kFewTokens[0]}, {}, after("ulimit -v 2000000"));
   launch.expect_all(1, _, 90);
-  const json rows = result_of(launch.folder(0), "one")["rows"];
+  const json rows = rows_of(launch.folder(0), "one");
   EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
   EXPECT_THAT(rows[0]["reason"].get<std::string>(),
               AllOf(HasSubstr("rank 1 failed"), HasSubstr("limited to 1.91 GiB (ulimit -v)")));

@@ -18,7 +18,7 @@ void begin_sweep(const TemporaryFolder& folder, const std::string& line,
 TEST(Conditions, WhatFellBackToAnotherBackendRunsAgain) {
   TemporaryFolder folder;
   begin_sweep(folder, "ulimit -f 1024");  // less than the memory that ranks share
-  const json fallen = result_of(folder, "two")["rows"][0];
+  const json fallen = rows_of(folder, "two")[0];
   EXPECT_EQ(fallen["conditions"]["ranks"]["backend"], "gloo, after another was refused");
   EXPECT_THAT(read_file(only_result(folder, "two") / "summary.md"),
               HasSubstr("FELL BACK: naive: gloo (auto: shared memory cannot join"));
@@ -87,7 +87,7 @@ TEST(Conditions, AProgramBesideARowIsSeen) {
       must_run(folder, {"one.yaml"},
                by_shell("for i in $(seq $(nproc)); do (while :; do :; done) & done; "
                         "\"$0\" \"$@\"; status=$?; kill $(jobs -p); exit $status"));
-  const json load = result_of(folder, "one")["rows"][0]["load"];
+  const json load = rows_of(folder, "one")[0]["load"];
   if (load["sees"] != "the machine") GTEST_SKIP() << "/proc/stat sees " << load["sees"];
   EXPECT_GT(load["others"].get<double>(), 0.05);
   EXPECT_THAT(run.out, HasSubstr("BUSY: another program took "));
@@ -103,7 +103,7 @@ TEST(Conditions, AQuotaThatHoldsARowBackIsSeen) {
     rmdir $group; exit $status)"));
   if (run.status == 77) GTEST_SKIP() << "no cgroup can be made here: " << run.err;
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_GT(result_of(folder, "one")["rows"][0]["load"]["throttled"].get<double>(), 0.01);
+  EXPECT_GT(rows_of(folder, "one")[0]["load"]["throttled"].get<double>(), 0.01);
   EXPECT_THAT(run.out, HasSubstr("BUSY: the cgroup's quota took "));
 }
 

@@ -22,7 +22,7 @@ TEST(Declared, IsWhatTheTableSays) {
                              HasSubstr("with the error feedback the mean"),
                              HasSubstr("the ranks averaged in 2 of 5 steps: gradients are each "
                                        "rank's own, as the strategy declares")));
-  const json rows = result_of(folder, "less")["rows"];
+  const json rows = rows_of(folder, "less");
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["proof"]["status"], "passed");
   for (const int row : {1, 2}) {
@@ -52,7 +52,7 @@ TEST(Declared, WhatIsSentWithoutErrorFeedbackGoesTheWayOfTheMean) {
   must_run(folder, with_sets({"less.yaml"}, {"strategy={name: powersgd, rank: 1, "
                                              "error_feedback: false, warm_start: false}",
                                              "model.d_model=192"}));
-  const json proof = result_of(folder, "less")["rows"][0]["proof"];
+  const json proof = rows_of(folder, "less")[0]["proof"];
   EXPECT_EQ(status_of(proof, "gradients_averaged"), "declared");
 }
 
@@ -110,7 +110,7 @@ TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
                "--set", "train.eval={every: 7, path: held_out.txt}"});
   EXPECT_THAT(run.out, HasSubstr("wrote after 21 steps, at "));
   EXPECT_THAT(run.out, HasSubstr("\"The " + std::string(40, 'a') + "\"")) << "what it was taught";
-  for (const json& row : result_of(folder, "e")["rows"]) {
+  for (const json& row : rows_of(folder, "e")) {
     for (const json& rank : row["ranks"]) {
       ASSERT_EQ(rank["texts"].size(), 3u);
       EXPECT_EQ(rank["texts"][2]["step"], 21);

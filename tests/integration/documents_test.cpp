@@ -27,8 +27,7 @@ class RunOfDocuments : public testing::Test {
   /// The mean over ranks of each step's loss.
   std::vector<double> losses(const Words& more) {
     EXPECT_THAT(run(more).out, HasSubstr("proved"));
-    const std::filesystem::path folder = only_result(folder_, "e");
-    const json ranks = json::parse(read_file(folder / "result.json"))["rows"][0]["ranks"];
+    const json ranks = rows_of(folder_, "e")[0]["ranks"];
     std::vector<double> out;
     for (const json& rank : ranks) {
       const json& own = rank["samples"]["loss"];

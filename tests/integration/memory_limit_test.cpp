@@ -14,7 +14,7 @@ TEST(MemoryLimit, HoweverLowNoRowFailsInOtherWords) {
                                   "  world.memory_limit_gb: [0.0001, 0.003, 0.01, 0.015, 0.02]\n"));
   // The limit is what was asked about: no failure.
   must_run(folder, {"low.yaml", "--set", "model.d_model=512", "--set", "model.d_ff=4096"});
-  for (const auto& row : result_of(folder, "low")["rows"]) {
+  for (const json& row : rows_of(folder, "low")) {
     EXPECT_EQ(row["status"], "out of memory") << row["label"] << ": " << row["reason"];
   }
 }

@@ -38,7 +38,7 @@ const RecordedRun& run(const Words& settings, bool again = false) {
   const TemporaryFolder folder("run.yaml", tiny_experiment(kOperators));
   const Words small = {"train.warmup_steps=3", "world.size=1", "model.layers=2"};
   must_run(folder, with_sets(with_sets({"run.yaml"}, settings), small));
-  const json row = result_of(folder, "run")["rows"][0];
+  const json row = rows_of(folder, "run")[0];
   const auto files = only_result(folder, "run");
   return known[settings] = {row["ranks"][0], row["work"],
                             read_csv(read_file(files / "profile/01/operators.csv")),

@@ -41,7 +41,7 @@ TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
                                      "loss | gradients |"),
                            HasSubstr("float16 (by CUDA's list float32: not measured here)"),
                            Not(HasSubstr("| sum |"))));
-  const json rank = result_of(folder, "dtypes")["rows"][1]["ranks"][0];
+  const json rank = rows_of(folder, "dtypes")[1]["ranks"][0];
   EXPECT_EQ(rank["observed"][4], json({"logits", "bfloat16"}));
   EXPECT_THAT(must_run(folder, {"dtypes.yaml", "--resume"}).err, HasSubstr("taken over"));
 }
@@ -57,7 +57,7 @@ TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
   const CommandResult run =
       must_run(folder, {"bytes.yaml", "--set", "world.size=1", "--set", "model.kernels=reference"});
   EXPECT_THAT(run.out, HasSubstr("proved in 4 of 4 rows"));
-  const json rows = result_of(folder, "bytes")["rows"];
+  const json rows = rows_of(folder, "bytes");
   const auto bytes = [&](int row) {
     return memory_of(rows[row], "optimizer")["allocated_bytes"].get<double>();
   };
@@ -76,7 +76,7 @@ TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
                                          6));
   const CommandResult run = must_run(
       folder, {"lost.yaml", "--set", "model.kernels=reference", "--set", "optimizer.lr=1e-4"});
-  for (const json& row : result_of(folder, "lost")["rows"]) {
+  for (const json& row : rows_of(folder, "lost")) {
     const std::string name = row["label"];
     const json& share = row["statistics"]["lost_updates"]["last"];
     ASSERT_TRUE(share.is_number()) << name << row["statistics"]["lost_updates"];
@@ -114,7 +114,7 @@ TEST(StepExtent, EachPartTakesWhatItNeeds) {
       "parts.yaml", tiny_experiment("sweep: {train.measure: [forward, forward_backward, step]}\n"));
   const CommandResult run = must_run(folder, {"parts.yaml", "--set", "world.size=1"});
   EXPECT_THAT(run.out, HasSubstr("parameters as they were at the start"));
-  const json rows = result_of(folder, "parts")["rows"];
+  const json rows = rows_of(folder, "parts");
   ASSERT_EQ(rows.size(), 3u);
   std::vector<double> setup;
   for (const json& row : rows) {

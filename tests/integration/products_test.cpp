@@ -44,7 +44,7 @@ TEST_P(ForcedProducts, TrainAsFloat32DoesAndStandInTheResult) {
   for (const json& rank : result["rows"][0]["ranks"]) EXPECT_EQ(rank["products"], path);
 
   ASSERT_EQ(path == "float32" ? 0 : train("float32").status, 0);
-  const json wide = result_of(folder_, "float32")["rows"][0]["ranks"][0]["samples"]["loss"];
+  const json wide = rows_of(folder_, "float32")[0]["ranks"][0]["samples"]["loss"];
   const json losses = result["rows"][0]["ranks"][0]["samples"]["loss"];
   ASSERT_EQ(losses.size(), wide.size());
   for (std::size_t step = 0; step < losses.size(); ++step) {

@@ -98,7 +98,7 @@ TEST(Timeline, HasAsManyStepsAsAreAskedFor) {
   const auto timeline = json::parse(read_file(result / "timeline.json"));
   EXPECT_EQ(trace_of(timeline, 1).forwards, 3);
   // The red of the picture is the exposed communication of the table, in each step.
-  const auto row = json::parse(read_file(result / "result.json"))["rows"][0];
+  const json row = rows_of(folder, "run")[0];
   std::vector<std::vector<StepTimeline>> ranks;
   for (const auto& rank : row["ranks"]) ranks.push_back(rank["timeline"]);
   for (std::size_t step = 0; step < 3; ++step) {

@@ -17,7 +17,7 @@ TEST(Recompute, ASweepOverStrategiesIsProvedAndHasTheParametersOfNone) {
   const CommandResult run =
       must_run(folder, {"again.yaml", "--set", "model.layers=4", "--set", "train.accumulate=2"});
   EXPECT_THAT(run.out, HasSubstr("proved in 10 of 10 rows"));
-  const json rows = result_of(folder, "again")["rows"];
+  const json rows = rows_of(folder, "again");
   ASSERT_EQ(rows.size(), 10u);
   for (std::size_t strategy = 0; strategy < 2; ++strategy) {
     std::set<std::string> hashes;

@@ -78,7 +78,7 @@ TEST(Rows, AnOutputThatIsFullTakesNoRow) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
   EXPECT_THAT(must_end(1, folder, {"one.yaml"}, by_shell(R"(exec "$0" "$@" >/dev/full)")).err,
               HasSubstr("the output could not be written"));
-  EXPECT_EQ(result_of(folder, "one")["rows"][0]["status"], "ok");
+  EXPECT_EQ(rows_of(folder, "one")[0]["status"], "ok");
 }
 
 TEST(Rows, AFileThatGrowsTooLargeTakesNoOtherRow) {
@@ -229,7 +229,7 @@ TEST(Rows, ASweepOfTwoKeysSaysWhatItsSpeedUpsCountFrom) {
                                          "flat]}\n"));
   const CommandResult run = must_run(folder, {"four.yaml"});
   EXPECT_THAT(run.out, HasSubstr("speed-up counts from strategy=naive of the same model.d_model"));
-  const json rows = result_of(folder, "four")["rows"];
+  const json rows = rows_of(folder, "four");
   EXPECT_EQ(rows[3]["baseline"], rows[2]["fingerprint"]);
   EXPECT_EQ(rows[1]["baseline"], rows[0]["fingerprint"]);
 

@@ -99,7 +99,7 @@ TEST(TwoHosts, WhoseCableIsCutBothSayWhoIsMissingAndEnd) {
   }
   EXPECT_THAT(run.err, HasSubstr("missing: rank 2, 3"));
   EXPECT_THAT(run.err, HasSubstr("the network to it is cut"));
-  EXPECT_EQ(result_of(folder, "cut")["rows"][0]["status"], "failed");
+  EXPECT_EQ(rows_of(folder, "cut")[0]["status"], "failed");
 }
 
 }  // namespace

@@ -230,5 +230,8 @@ inline std::filesystem::path only_result(const TemporaryFolder& folder, const st
 inline json result_of(const TemporaryFolder& folder, const std::string& name) {
   return json::parse(read_file(only_result(folder, name) / "result.json"));
 }
+inline json rows_of(const TemporaryFolder& folder, const std::string& name) {
+  return result_of(folder, name)["rows"];
+}
 
 }  // namespace ddprun::test
