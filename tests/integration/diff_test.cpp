@@ -8,10 +8,6 @@ namespace {
 
 const std::string kPlanted = DDPRUN_BUILD_DIR "/tests/plugins/planted";
 
-std::string replaced(std::string text, const std::string& old, const std::string& now) {
-  return text.replace(text.find(old), old.size(), now);
-}
-
 /// tiny_experiment() as right.yaml, and as wrong.yaml with that value instead of `old`. They part.
 CommandResult diff_planted(const TemporaryFolder& folder, const std::string& old,
                            const std::string& now) {

@@ -10,9 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string with_data(const std::string& data) {
-  std::string text = tiny_experiment();
-  const std::string random = "data: {source: random}";
-  return text.replace(text.find(random), random.size(), "data: " + data);
+  return replaced(tiny_experiment(), "{source: random}", data);
 }
 
 TEST(HostileInputs, APipeIsRefusedWhereverAFileIsRead) {

@@ -166,13 +166,8 @@ TEST(Rows, ResumeWritesWhatTheReportAsksForNow) {
 
 /// Valid, and of a machine with as many GPUs as no test has.
 std::string for_another_machine(const std::string& more = {}) {
-  std::string text = tiny_experiment(more);
-  const auto replace = [&text](const std::string& from, const std::string& to) {
-    text.replace(text.find(from), from.size(), to);
-  };
-  replace("{size: 2}", "{size: 1024, device: cuda}");
-  replace("heads: 2}", "heads: 2, kernels: reference}");
-  return text;
+  return replaced(replaced(tiny_experiment(more), "{size: 2}", "{size: 1024, device: cuda}"),
+                  "heads: 2}", "heads: 2, kernels: reference}");
 }
 
 TEST(NotHere, AFileForAnotherMachineIsValid) {

@@ -32,6 +32,11 @@ inline std::string trimmed(const std::string& text, const char* characters = " "
   return text.substr(begin, text.find_last_not_of(characters) + 1 - begin);
 }
 
+/// With another text in the place of `old`, which is there.
+inline std::string replaced(std::string text, const std::string& old, const std::string& now) {
+  return text.replace(text.find(old), old.size(), now);
+}
+
 /// The cells of a line of a table in Markdown.
 inline std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;

@@ -57,10 +57,7 @@ TEST(EarlierRows, ALineIsReadAsARowAndSaidIfItIsDamaged) {
   write_result_json({"known", "T1", {"ddprun"}, {}, "", {}}, TableLines({whole_row()}),
                     [&text](std::string_view part) { text += part; });
   EXPECT_EQ(read_result(text).rows, 1u);
-  const std::string size = "\"world_size\":2";
-  ASSERT_NE(text.find(size), std::string::npos);
-  text.replace(text.find(size), size.size(), "\"world_size\":3");
-  const Found damaged = read_result(text);
+  const Found damaged = read_result(replaced(text, "\"world_size\":2", "\"world_size\":3"));
   EXPECT_EQ(damaged.rows, 0u);
   EXPECT_THAT(damaged.log,
               AllOf(HasSubstr("row 1 of"), HasSubstr("world_size is 3, and it has 2 ranks")));

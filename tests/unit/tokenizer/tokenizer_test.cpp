@@ -296,9 +296,7 @@ class OtherTokenizers : public testing::Test {
     return test::error_of<ConfigError>([&] { read_tokenizer(folder_.path() / "t", pattern); });
   }
   std::string with(const std::string& from, const std::string& to) {
-    std::string text = to_tokenizer_json(trained(260));
-    text.replace(text.find(from), from.size(), to);
-    return text;
+    return test::replaced(to_tokenizer_json(trained(260)), from, to);
   }
   test::TemporaryFolder folder_;
 };
