@@ -35,9 +35,7 @@ TEST(MemoryProfile, AddsUpToTheAllocatorsPeakAndToWhatIsResident) {
       if (phase["phase"] == "setup") continue;
       allocators = std::max(allocators, phase["peak_allocated_bytes"].get<std::int64_t>());
     }
-    std::int64_t tensors = 0;
-    for (const json& part : peak["tensors"]) tensors += part[1].get<std::int64_t>();
-    EXPECT_EQ(tensors, allocators);
+    EXPECT_EQ(sum_of(peak["tensors"]), allocators);
     const auto resident = peak["resident_bytes"].get<std::int64_t>();
     const auto unexplained = peak["unexplained_bytes"].get<std::int64_t>();
     EXPECT_EQ(sum_of(peak["categories"]) + unexplained, resident);
