@@ -1,6 +1,5 @@
 // Plugins with one fault each: the run itself or `ddprun verify` must catch it, in a sentence that
 // names what is known. docs/planted_faults.md has which check caught which.
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>

@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>

@@ -6,7 +6,6 @@
 #include <ATen/TensorOperators.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

@@ -5,8 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "support/thread_ranks.h"
 
 namespace ddprun {
