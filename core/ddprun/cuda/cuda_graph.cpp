@@ -2,6 +2,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/ScopeExit.h>
 
 #include "ddprun/base/failure.h"
 #include "ddprun/cuda/cuda_device.h"
@@ -69,20 +70,18 @@ std::unique_ptr<CapturedWork> CudaDevice::capture(const std::function<void()>& w
   c10::cuda::CUDACachingAllocator::emptyCache();  // eager steps' memory, which the graph needs anew
   auto graph = std::make_unique<CudaGraph>(*this);
   capturing_ = true;
+  const auto end = c10::make_scope_exit([this] { capturing_ = false; });
   try {
     graph->capture(work);
   } catch (const Error&) {
-    capturing_ = false;
     throw;
   } catch (const std::exception& failure) {
-    capturing_ = false;
     throw Error({.what = "the step cannot be captured as a CUDA graph",
                  .where = device_.str(),
                  .got = first_line_of(failure),
                  .expected = "operators that neither wait for the device nor depend on its values",
                  .hint = "set `mode: eager` under `execution:`, or take another plugin"});
   }
-  capturing_ = false;
   return graph;
 }
 
