@@ -16,8 +16,6 @@
 namespace ddprun::test {
 namespace {
 
-using ddprun::test::load_plugin;
-
 class CudaPrecision : public GpuTest {
  protected:
   /// Why a precision cannot run on these GPUs; empty if it can.

@@ -115,15 +115,10 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
   EXPECT_THAT(ends, ElementsAre(0, 3));
 }
 
-/// tiny_experiment() on all GPUs, by the kernels that there are.
-std::vector<std::string> on_gpus(const char* command, int gpus) {
-  return gpu_command(command, "gpu.yaml", gpu_world(gpus));
-}
-
 TEST_F(Cuda, ARunProvesItself) {
   TemporaryFolder folder("gpu.yaml",
                          tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
-  must_run(folder, on_gpus("run", probe_.count));
+  must_run(folder, gpu_command("run", "gpu.yaml", gpu_world(probe_.count)));
   const json result = result_of(folder, "gpu");
   EXPECT_THAT(result["environment"]["backend"].get<std::string>(), HasSubstr("nccl"));
   EXPECT_TRUE(result["environment"].contains("driver"));
@@ -135,7 +130,7 @@ TEST_F(Cuda, ARunProvesItself) {
 
 TEST_F(Cuda, ARunEqualsOneProcess) {
   TemporaryFolder folder("gpu.yaml", tiny_experiment());
-  must_run(folder, on_gpus("verify", probe_.count));
+  must_run(folder, gpu_command("verify", "gpu.yaml", gpu_world(probe_.count)));
 }
 
 TEST_F(Cuda, DoctorReduces) {

@@ -35,11 +35,6 @@ class Nccl : public GpuTest {
   }
 };
 
-/// 0 if `call` throws a CommError with this part in its words.
-int comm_error(const std::function<void()>& call, const std::string& part) {
-  return expect_comm_error(call, {part});
-}
-
 TEST_F(Nccl, ThreeRanksDivideTheSumOnce) {
   const auto ends = ends_of(3, [](ProcessGroup& group) {
     const int n = group.size();
@@ -83,13 +78,13 @@ TEST_F(Nccl, ADeadRankEndsTheHostsWaitForTheGpu) {
     const at::Tensor tensor = filled(group, 1 << 20, 1);
     group.barrier();
     if (group.rank() == 1) _exit(3);
-    return comm_error(
+    return expect_comm_error(
         [&] {
           group.all_reduce(tensor, ReduceOp::sum, "with nobody").wait();
           tensor[0].item<float>();       // blocks in the driver until the watchdog has aborted
           group.device().synchronize();  // says why
         },
-        "NCCL");
+        {"NCCL"});
   });
   EXPECT_THAT(ends, ElementsAre(0, 3));
 }
@@ -101,7 +96,7 @@ TEST_F(Nccl, ALateRankIsATimeout) {
       std::this_thread::sleep_for(std::chrono::duration<double>(3 * kTimeoutS));
       return 3;
     }
-    return comm_error([&] { group.barrier("late"); }, "timed out");
+    return expect_comm_error([&] { group.barrier("late"); }, {"timed out"});
   });
   EXPECT_THAT(ends, ElementsAre(0, 3));
 }
@@ -110,7 +105,7 @@ TEST_F(Nccl, ARankThatThrowsWhileCollectivesAreUnderWayEnds) {
   const std::int64_t begin_ns = now_ns();
   const auto ends = ends_of(2, [](ProcessGroup& group) {
     const at::Tensor tensor = filled(group, 1 << 20, 1);
-    if (group.rank() == 1) return comm_error([&] { group.barrier(); }, "NCCL");
+    if (group.rank() == 1) return expect_comm_error([&] { group.barrier(); }, {"NCCL"});
     try {
       group.all_reduce(tensor, ReduceOp::sum, "never waited for");
       throw std::runtime_error("another reason");
@@ -127,13 +122,13 @@ TEST_F(Nccl, ARankThatNeverConnectsIsACommError) {
   const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
     const auto device = open_rank_device(world, info);
     if (info.rank == 1) {  // comes to the store, and then waits for gloo
-      return comm_error(
+      return expect_comm_error(
           [&] { connect(info, {.backend = BackendKind::gloo, .timeout_s = kTimeoutS}, "run"); },
-          "");
+          {});
     }
-    _exit(comm_error(
+    _exit(expect_comm_error(
         [&] { connect(info, {.timeout_s = kTimeoutS}, "run", host_identity(), *device); },
-        "NCCL could not connect"));
+        {"NCCL could not connect"}));
   });
   EXPECT_THAT(ends, Each(0));
 }
@@ -175,15 +170,13 @@ TEST_F(Nccl, BuffersAreRegisteredAndCountedAndTheTopologyIsThere) {
   EXPECT_THAT(ends, Each(0));
 }
 
-/// tiny_experiment() on two ranks that share the GPU.
-std::vector<std::string> shared(const char* command) {
-  return gpu_command(command, "shared.yaml", gpu_world(1, 2));
-}
+/// On two ranks that share the GPU.
+const Words kRunShared = gpu_command("run", "shared.yaml", gpu_world(1, 2));
 
 TEST_F(Nccl, AnEmulatedRunProvesItselfAndShowsNoTimes) {
   TemporaryFolder folder(
       "shared.yaml", tiny_experiment("sweep: {strategy: [naive, overlap, bucketed, torch_ddp]}\n"));
-  const CommandResult run = must_run(folder, shared("run"));
+  const CommandResult run = must_run(folder, kRunShared);
   EXPECT_THAT(run.out, AllOf(HasSubstr("(emulated)"), HasSubstr("withheld")));
   const auto result_folder = only_result(folder, "shared");
   EXPECT_TRUE(std::filesystem::exists(result_folder / "nccl_topology.xml"));
