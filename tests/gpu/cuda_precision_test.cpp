@@ -25,11 +25,12 @@ class CudaPrecision : public GpuTest {
                                        .compute_capability = probe_.compute_capability}));
   }
 
-  /// Runs `body` in a process that has GPU 0; it must return 0.
-  static void on_gpu(const std::function<int(const at::TensorOptions&)>& body) {
+  /// Runs `body` in a process that has GPU 0.
+  static void on_gpu(const std::function<void(const at::TensorOptions&)>& body) {
     const auto ends = run_process_ranks(1, [&](const RankInfo&) {
       const auto device = open_device(DeviceKind::cuda, 0);
-      return body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
+      body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
+      return 0;
     });
     EXPECT_THAT(ends, Each(0));
   }
@@ -43,19 +44,12 @@ double product_error(const at::TensorOptions& options) {
   return ((at::mm(a, b) - exact).norm() / exact.norm()).item<double>();
 }
 
-/// Tells of a failure in a forked process: the number of what does not hold, on stderr too.
-int report(bool holds, int number, double value) {
-  if (!holds) std::fprintf(stderr, "check %d does not hold: %g\n", number, value);
-  return holds ? 0 : number;
-}
-
 TEST_F(CudaPrecision, Fp32IsFloat32WhateverPyTorchWasTold) {
   ::setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", 1);
   on_gpu([](const at::TensorOptions& options) {
     const auto fp32 = load_plugin<Precision>("precision", "fp32");
     fp32->convert({{"w", at::empty({1}, options)}});
-    const double error = product_error(options);
-    return report(error < 2e-6, 1, error);
+    EXPECT_LT(product_error(options), 2e-6);
   });
   ::unsetenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE");
 }
@@ -65,10 +59,9 @@ TEST_F(CudaPrecision, Tf32RoundsProductsAndEndsWithItsRun) {
   on_gpu([](const at::TensorOptions& options) {
     auto tf32 = load_plugin<Precision>("precision", "tf32");
     tf32->convert({{"w", at::empty({1}, options)}});
-    const double rounded = product_error(options);
+    EXPECT_THAT(product_error(options), AllOf(testing::Gt(1e-5), testing::Lt(2e-3)));
     tf32.reset();
-    const double after = product_error(options);
-    return report(rounded > 1e-5 && rounded < 2e-3, 1, rounded) + report(after < 2e-6, 2, after);
+    EXPECT_LT(product_error(options), 2e-6);
   });
 }
 
@@ -81,7 +74,7 @@ TEST_F(CudaPrecision, AutocastIsOfTheDevice) {
       const at::Tensor x = at::randn({16, 16}, options);
       precision->convert({{"w", x}});
       const auto guard = precision->forward_guard();
-      return report(at::linear(x, x).scalar_type() == dtype, 1, 0);
+      EXPECT_EQ(at::linear(x, x).scalar_type(), dtype);
     });
   }
 }
@@ -104,14 +97,11 @@ TEST_F(CudaPrecision, Fp8MultipliesAsTheCpuDoes) {
     };
     const auto expected = run(at::kCPU);
     const auto got = run(options.device());
-    int failures = 0;
     for (int i = 0; i < 3; ++i) {
       const at::Tensor reference = expected[i].to(at::kDouble);
-      const double error =
-          ((got[i].cpu().to(at::kDouble) - reference).norm() / reference.norm()).item<double>();
-      failures += report(error < 4e-3, i + 1, error);
+      const at::Tensor error = got[i].cpu().to(at::kDouble) - reference;
+      EXPECT_LT((error.norm() / reference.norm()).item<double>(), 4e-3) << i;
     }
-    return failures;
   });
 }
 

@@ -20,15 +20,6 @@ class Cuda : public GpuTest {
   }
 };
 
-/// Of a rank's process, where GoogleTest's own assertions would be lost: what failed is on stderr.
-int failures = 0;
-void check(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  ++failures;
-}
-#define CHECK_HERE(condition) check((condition), #condition)
-
 TEST_F(Cuda, MarksFollowTheDevicesWork) {
   in_ranks(1, [](const RankInfo&) {
     const auto device = open_device(DeviceKind::cuda, 0);
@@ -44,11 +35,11 @@ TEST_F(Cuda, MarksFollowTheDevicesWork) {
     device->synchronize();  // sets a new anchor: the marks now lie before it
     const std::int64_t done_ns = now_ns();
     constexpr std::int64_t kSlackNs = 10'000;  // of CUDA's float milliseconds
-    CHECK_HERE(device->time_of(begin) > before_ns - kSlackNs);
-    CHECK_HERE(device->time_of(begin) < device->time_of(end));
-    CHECK_HERE(device->time_of(end) < done_ns + kSlackNs);
-    CHECK_HERE(device->time_of(end) == device->time_of(end));
-    return failures;
+    EXPECT_GT(device->time_of(begin), before_ns - kSlackNs);
+    EXPECT_LT(device->time_of(begin), device->time_of(end));
+    EXPECT_LT(device->time_of(end), done_ns + kSlackNs);
+    EXPECT_EQ(device->time_of(end), device->time_of(end));
+    return 0;
   });
 }
 
@@ -59,12 +50,12 @@ TEST_F(Cuda, MemoryIsCounted) {
     const auto options = at::TensorOptions(device->torch_device()).dtype(at::kByte);
     const std::int64_t before = device->memory().allocated_bytes;
     { const at::Tensor tensor = at::zeros({kBytes}, options); }
-    CHECK_HERE(device->memory().allocated_bytes == before);
-    CHECK_HERE(device->memory().peak_allocated_bytes == before + kBytes);
-    CHECK_HERE(device->memory().reserved_bytes >= kBytes);
+    EXPECT_EQ(device->memory().allocated_bytes, before);
+    EXPECT_EQ(device->memory().peak_allocated_bytes, before + kBytes);
+    EXPECT_GE(device->memory().reserved_bytes, kBytes);
     device->reset_memory();
-    CHECK_HERE(device->memory().peak_allocated_bytes == before);
-    return failures;
+    EXPECT_EQ(device->memory().peak_allocated_bytes, before);
+    return 0;
   });
 }
 
@@ -73,29 +64,29 @@ TEST_F(Cuda, CollectivesGiveTheExactMean) {
   in_ranks(static_cast<int>(world.size), [&](const RankInfo& info) {
     const auto device = open_rank_device(world, info);
     const auto group = connect(info, {.timeout_s = 30}, "run", host_identity(), *device);
-    CHECK_HERE(group->backend_name() == "nccl");
+    EXPECT_EQ(group->backend_name(), "nccl");
     const int n = group->size();
     const at::Tensor mine =
         group->allocate(n * 1000, at::TensorOptions(device->torch_device()).dtype(at::kFloat));
     mine.fill_(static_cast<double>(n * (info.rank + 1)));  // the mean is n (n + 1) / 2
     group->all_reduce(mine, ReduceOp::avg, "mean").wait();
-    CHECK_HERE(mine.eq(n * (n + 1) / 2).all().item<bool>());
+    EXPECT_TRUE(mine.eq(n * (n + 1) / 2).all().item<bool>());
     const at::Tensor slice = at::zeros({1000}, mine.options());
     group->reduce_scatter(slice, mine, ReduceOp::avg, "slice").wait();
-    CHECK_HERE(slice.eq(n * (n + 1) / 2).all().item<bool>());
+    EXPECT_TRUE(slice.eq(n * (n + 1) / 2).all().item<bool>());
     slice.fill_(static_cast<double>(info.rank));
     group->all_gather(mine, slice, "gather").wait();
-    CHECK_HERE(mine[-1].item<double>() == n - 1);
+    EXPECT_EQ(mine[-1].item<double>(), n - 1);
     group->broadcast(mine, n - 1, "broadcast").wait();
     group->barrier();
     const auto records = group->take_records();
-    CHECK_HERE(records.size() == 5);
+    EXPECT_EQ(records.size(), 5U);
     for (std::size_t i = 0; i < records.size(); ++i) {
-      CHECK_HERE(records[i].start_ns <= records[i].end_ns);
-      CHECK_HERE(i == 0 || records[i - 1].end_ns <= records[i].end_ns);
+      EXPECT_LE(records[i].start_ns, records[i].end_ns);
+      EXPECT_TRUE(i == 0 || records[i - 1].end_ns <= records[i].end_ns);
     }
     group->shutdown();
-    return failures;
+    return 0;
   });
 }
 

@@ -1,6 +1,7 @@
 // Plays the ranks of a run as forked processes, for tests of crashes, timeouts and exits.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,12 +27,13 @@ inline int wait_for_process(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// How a rank exits whose body throws.
-inline constexpr int kThrew = 99;
+/// How a rank exits whose body throws, and one where an expectation of GoogleTest does not hold.
+inline constexpr int kThrew = 99, kUnexpected = 98;
 
 /// Forks one process for each rank. It calls `body` and exits with what that returns, or with
-/// kThrew if it throws. It exits through exit(), so static destructors run. Returns how the
-/// processes ended, in rank order. The calling process must not have used torch's threads.
+/// kThrew if it throws, or with kUnexpected where that would be 0. It exits through exit(), so
+/// static destructors run. Returns how the processes ended, in rank order. The calling process must
+/// not have used torch's threads.
 inline std::vector<int> run_process_ranks(int world_size,
                                           const std::function<int(const RankInfo&)>& body) {
   std::vector<StoreSockets> sockets = make_store_sockets(world_size);
@@ -51,7 +53,7 @@ inline std::vector<int> run_process_ranks(int world_size,
       } catch (const std::exception& failure) {
         std::fprintf(stderr, "rank %d: %s\n", rank, failure.what());
       }
-      std::exit(status);
+      std::exit(status == 0 && testing::Test::HasFailure() ? kUnexpected : status);
     }
     pids.push_back(pid);
   }
