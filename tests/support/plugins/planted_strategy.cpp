@@ -206,8 +206,7 @@ class Planted final : public Strategy, public UnitListener {
 
   void zero_moments() {
     for (const at::Tensor& each : core().optimizer().written_by_update(buffers().all())) {
-      if (each.const_data_ptr() != buffers().parameters(buffers().all()).const_data_ptr())
-        each.zero_();
+      if (each.const_data_ptr() != weights().const_data_ptr()) each.zero_();
     }
   }
 
@@ -215,14 +214,13 @@ class Planted final : public Strategy, public UnitListener {
     if (is("no_broadcast")) return;
     if (is("wrong_root")) {
       const int last = context_->group().size() - 1;
-      context_->group().broadcast(buffers().parameters(buffers().all()), last, "wrong").wait();
+      context_->group().broadcast(weights(), last, "wrong").wait();
       buffers().parameters_changed(buffers().all());
       return;
     }
     context_->broadcast_parameters();
     if (!is("broadcast_bfloat16")) return;
-    const at::Tensor parameters = buffers().parameters(buffers().all());
-    parameters.copy_(parameters.to(at::kBFloat16));
+    weights().copy_(weights().to(at::kBFloat16));
     buffers().parameters_changed(buffers().all());
   }
 
