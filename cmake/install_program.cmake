@@ -9,20 +9,18 @@ foreach(folder configs docs/examples)
   file(CREATE_LINK ${there} ${shipped}/${name} SYMBOLIC)
 endforeach()
 
-# ddprun_complete(<shell> <file>): the program prints the script when it is installed, with the plugins that were built.
+# ddprun_complete(<shell> <file>): the program prints the script where it is installed, with the plugins that were built.
 function(ddprun_complete shell file)
-  set(script ${CMAKE_BINARY_DIR}/${CMAKE_INSTALL_DATADIR}/${file})
-  cmake_path(GET script PARENT_PATH folder)
   cmake_path(GET file PARENT_PATH place)
   install(CODE "
-    file(MAKE_DIRECTORY \"${folder}\")
+    set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+    file(MAKE_DIRECTORY \"\${folder}/${place}\")
     execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=DDPRUN_PLUGIN_PATH \"$<TARGET_FILE:ddprun>\" completion ${shell}
-      OUTPUT_FILE \"${script}\" RESULT_VARIABLE failed)
+      OUTPUT_FILE \"\${folder}/${file}\" RESULT_VARIABLE failed)
     if(failed)
-      file(REMOVE \"${script}\")
+      file(REMOVE \"\${folder}/${file}\")
       message(STATUS \"Not installed: completion for ${shell}, as ddprun does not run here\")
     endif()")
-  install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${place} OPTIONAL)
 endfunction()
 ddprun_complete(bash bash-completion/completions/ddprun)
 ddprun_complete(zsh zsh/site-functions/_ddprun)
