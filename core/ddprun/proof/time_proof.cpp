@@ -52,13 +52,11 @@ struct Computed {
   std::map<int, std::int64_t> own_ns = own_threads_cpu_ns();
   std::int64_t all_ns = process_cpu_ns();
 
-  /// Of the other threads, since then. `self_ns`: of the calling thread, which is `self`, from
-  /// before the first reading to behind the last. What a host makes it wait for within a reading
-  /// is nobody's work.
-  std::int64_t since(const Computed& begin, int self, std::int64_t self_ns) const {
-    std::int64_t ns = all_ns - begin.all_ns - self_ns;
-    for (const auto& [thread, begin_ns] : begin.own_ns) {
-      if (thread != self) ns -= std::max<std::int64_t>(0, own_ns.at(thread) - begin_ns);
+  /// Of the other threads, since then.
+  std::int64_t since(const Computed& before) const {
+    std::int64_t ns = all_ns - before.all_ns;
+    for (const auto& [thread, begin_ns] : before.own_ns) {
+      ns -= std::max<std::int64_t>(0, own_ns.at(thread) - begin_ns);
     }
     return ns;
   }
@@ -127,13 +125,15 @@ Check check_rest(ProcessGroup& group) {
   note_pool();
   group.barrier("rest");
   std::this_thread::sleep_for(kSettle);
-  const int self = static_cast<int>(::gettid());
-  const std::int64_t self_ns = thread_cpu_ns(self);
   const Computed before;
   std::this_thread::sleep_for(kRest);
-  const Computed after;
+  Computed after;
+  // This thread's once more, behind the process's: what a host takes from it in between is nobody's
+  // work.
+  const int self = static_cast<int>(::gettid());
+  after.own_ns[self] = thread_cpu_ns(self);
   const double rested_ms = to_ms(after.at_ns - before.at_ns);
-  const double computed_ms = to_ms(after.since(before, self, thread_cpu_ns(self) - self_ns));
+  const double computed_ms = to_ms(after.since(before));
   std::string own;
   if (computed_ms > kBusy * rested_ms) {
     own = fmt::format(
