@@ -2,7 +2,6 @@
 #include "runner/report/table_lines.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -35,7 +34,7 @@ std::vector<std::string> parts_of(const std::string& label) {
   return parts;
 }
 
-/// A part of a name: "bucketed", " (", what is in the brackets, ")".
+/// A part of a name: "NAME", " (", what is in the brackets, ")".
 struct Part {
   std::string head, open;
   std::vector<std::string> entries;
@@ -49,6 +48,10 @@ Part split_part(const std::string& text) {
   const std::size_t head = open > 0 && text[open - 1] == ' ' ? open - 1 : open;
   return {text.substr(0, head), text.substr(head, open + 1 - head),
           parts_of(text.substr(open + 1, close - open - 1)), text.substr(close)};
+}
+
+std::size_t distinct(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size();
 }
 
 /// "strategy" if every label is "strategy=..." and nothing else; empty otherwise.
@@ -106,16 +109,11 @@ RowNames values_alone(const RowNames& names) {
       keys.push_back(part.substr(0, end));
       keys.back().erase(0, keys.back().rfind('.') + 1);
     }
-    out.names.push_back(name.substr(0, begin) + fmt::format("{}", fmt::join(values, ", ")));
-    titles.insert(begin > 0 || name == out.names.back() ? names.title
-                                                        : fmt::format("{}", fmt::join(keys, ", ")));
+    out.names.push_back(name.substr(0, begin) + list_text(values));
+    titles.insert(begin > 0 || name == out.names.back() ? names.title : list_text(keys));
   }
   out.title = titles.size() == 1 ? *titles.begin() : names.title;
   return out;
-}
-
-std::size_t distinct(const std::vector<std::string>& names) {
-  return std::set<std::string>(names.begin(), names.end()).size();
 }
 
 RowNames without_shared(const RowNames& names) {
@@ -137,10 +135,9 @@ RowNames without_shared(const RowNames& names) {
       };
       std::vector<std::string> own = all[i].entries;
       if (std::erase_if(own, shared) > 0) own.emplace_back("…");
-      texts.push_back(
-          fmt::format("{}{}{}{}", all[i].head, all[i].open, fmt::join(own, ", "), all[i].tail));
+      texts.push_back(all[i].head + all[i].open + list_text(own) + all[i].tail);
     }
-    out.names.push_back(fmt::format("{}", fmt::join(texts, ", ")));
+    out.names.push_back(list_text(texts));
   }
   // Those that differ by the order of their options alone would be one.
   return distinct(out.names) == distinct(names.names) ? out : names;
