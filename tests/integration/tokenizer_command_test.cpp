@@ -71,12 +71,12 @@ TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
 
 TEST(TokenizerCommand, WritesToStdoutAndSaysTheRestOnStderr) {
   const TemporaryFolder folder("text", text());
-  const std::vector<std::string> train = {"tokenizer", "train", "--size", "400", "text", "--out"};
-  const std::vector<std::string> encode = {"tokenize", "--vocab", "v.json", "text", "--out"};
+  const Words train = {"tokenizer", "train", "--size", "400", "text", "--out"};
+  const Words encode = {"tokenize", "--vocab", "v.json", "text", "--out"};
   for (const auto& [words, file, said] :
        {std::tuple(train, "v.json", "400 tokens, of "), {encode, "t.bin", "path: FILE, "}}) {
     const auto to = [&](const std::string& out) {
-      std::vector<std::string> all = words;
+      Words all = words;
       all.push_back(out);
       return must_run(folder, all);
     };

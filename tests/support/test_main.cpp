@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ddprun/memory/huge_heap.h"
+#include "support/environment_variables.h"
 
 namespace {
 
@@ -93,12 +94,6 @@ void watch(const std::string& what) {
   ::alarm(limit_seconds);
 }
 
-std::set<std::string> environment() {
-  std::set<std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) variables.insert(*entry);
-  return variables;
-}
-
 /// Their names alone: values may be secrets.
 std::string changed_variables(const std::set<std::string>& before,
                               const std::set<std::string>& after) {
@@ -107,7 +102,7 @@ std::string changed_variables(const std::set<std::string>& before,
                                 std::back_inserter(changed));
   std::string names;
   for (const std::string& variable : changed) {
-    names += variable.substr(0, variable.find('=')) + " ";
+    names += ddprun::test::name_of_variable(variable) + " ";
   }
   return names;
 }
@@ -118,7 +113,7 @@ class OneByOne : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     watch(std::string(test.test_suite_name()) + "." + test.name());
     at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(c10::default_rng_seed_val);
-    environment_ = environment();
+    environment_ = ddprun::test::environment();
     folder_ = std::filesystem::current_path();
   }
 
@@ -130,7 +125,8 @@ class OneByOne : public testing::EmptyTestEventListener {
   }
 
   void expect_as_before() const {
-    EXPECT_EQ(changed_variables(environment_, environment()), "") << "the case leaves these";
+    EXPECT_EQ(changed_variables(environment_, ddprun::test::environment()), "")
+        << "the case leaves these";
     EXPECT_EQ(std::filesystem::current_path(), folder_) << "the case leaves another folder";
   }
 

@@ -2,8 +2,6 @@
 // missing.
 #include "ddprun/device/device_library.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -13,6 +11,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/config/experiment.h"
+#include "support/environment_variables.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -74,22 +73,13 @@ class Cuda : public testing::Test {
 
   /// The library sets new variables for its process when it is loaded; other cases do without.
   void TearDown() override {
-    for (const std::string& name : variables()) {
-      if (!before_.contains(name)) ::unsetenv(name.c_str());
+    for (const std::string& each : test::environment()) {
+      if (!before_.contains(each)) ::unsetenv(test::name_of_variable(each).c_str());
     }
   }
 
  private:
-  static std::set<std::string> variables() {
-    std::set<std::string> names;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string text = *entry;
-      names.insert(text.substr(0, text.find('=')));
-    }
-    return names;
-  }
-
-  const std::set<std::string> before_ = variables();
+  const std::set<std::string> before_ = test::environment();
 };
 
 TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
