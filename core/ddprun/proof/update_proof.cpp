@@ -114,7 +114,7 @@ UpdateProof::UpdateProof(DataParallel& data_parallel, const OptimizerConfig& opt
     : data_parallel_(data_parallel),
       optimizer_(optimizer),
       settings_(group_settings(data_parallel.buffers().names(), optimizer)),
-      clips_(optimizer.clip_norm > 0 && data_parallel.precision().loss_scaler() == nullptr) {
+      clips_(optimizer.clip_norm > 0) {
   const FlatBuffers& buffers = data_parallel.buffers();
   std::uint64_t number = 0;
   for (int index = 0; index < buffers.count(); ++index) {
@@ -224,9 +224,9 @@ std::string UpdateProof::compare(Drawn& drawn, const at::Tensor& weights, Proces
   return {};
 }
 
-Check UpdateProof::finish_formula(ProcessGroup& group, double norm) const {
+Check UpdateProof::finish_formula(ProcessGroup& group, double norm, double scaled_by) const {
   std::string own = off_formula_;
-  if (const double right = clips_ ? gradient_norm(group) : norm;
+  if (const double right = clips_ ? gradient_norm(group) / scaled_by : norm;
       std::isfinite(right) && !(std::abs(norm - right) <= kNormTolerance * right)) {
     own =
         fmt::format("the step clipped by a gradient norm of {:.6g}, and it is {:.6g}", norm, right);

@@ -29,8 +29,9 @@ class UpdateProof {
   /// All ranks call it.
   Check finish(ProcessGroup& group);
   /// After finish(): whether the optimizer computes what it was told ("optimizer_computed").
-  /// `norm`: of the gradients, by which the step clipped. All ranks call it.
-  Check finish_formula(ProcessGroup& group, double norm) const;
+  /// `norm`: of the gradients, by which the step clipped. `scaled_by`: what the loss was multiplied
+  /// by. All ranks call it.
+  Check finish_formula(ProcessGroup& group, double norm, double scaled_by = 1) const;
 
  private:
   /// A run of elements of one parameter.
@@ -55,7 +56,7 @@ class UpdateProof {
   const OptimizerConfig& optimizer_;
   const std::vector<GroupSettings> settings_;  // by parameter
   std::vector<Drawn> drawn_;
-  bool clips_;               // by a norm that no scale of the loss is in
+  bool clips_;
   double squares_ = 0;       // of all gradients that this rank owns, summed
   std::string off_formula_;  // in words, of the first parameter
 };

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "support/matchers.h"
-#include "support/precision_of.h"
 #include "support/thread_ranks.h"
 #include "support/without_masters.h"
 
@@ -19,16 +18,38 @@ class Alone : public Strategy {
   void finish_backward() override {}
 };
 
-/// Of the second of two steps that an optimizer of `made` takes, if the proof was told `told`, and
-/// of the gradients' norm times `norm_factor`.
-Check formula_check(const OptimizerConfig& made, const OptimizerConfig& told,
-                    BufferDtypes dtypes = {}, double norm_factor = 1) {
+/// Multiplies the loss by `scale`, unless it is 1.
+class Scaling final : public Precision, public LossScaler {
+ public:
+  Scaling(const BufferDtypes& buffers, double scale) : buffers_(buffers), scale_(scale) {}
+  PrecisionDtypes dtypes() const override { return {.buffers = buffers_}; }
+  LossScaler* loss_scaler() override { return scale_ == 1 ? nullptr : this; }
+  at::Tensor scale(const at::Tensor& loss) override { return loss * scale_; }
+  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
+    return {.factor = at::full({}, 1 / scale_), .overflow = at::zeros({})};
+  }
+
+ private:
+  BufferDtypes buffers_;
+  double scale_;
+};
+
+/// What the proof is told of a step, beside the optimizer's configuration.
+struct Told {
+  double norm_factor = 1;  ///< times the gradients' norm
+  double scaled_by = 1;    ///< what the loss is multiplied by
+};
+
+/// Of the second of two steps that an optimizer of `made` takes with a loss times `scale`, if the
+/// proof is told `config` and `told`.
+Check formula_check(const OptimizerConfig& made, const OptimizerConfig& config,
+                    BufferDtypes dtypes = {}, Told told = {}, double scale = 1) {
   at::manual_seed(1);
   Check check;
   double norm = 0;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Alone strategy;
-    test::PrecisionOf precision(dtypes);
+    Scaling precision(dtypes, scale);
     const std::vector<NamedTensor> parameters = {{"matrix", at::randn({400, 16}).requires_grad_()},
                                                  {"norm", at::randn({7}).requires_grad_()}};
     DataParallel ddp(parameters, group, strategy, precision, made);
@@ -40,10 +61,10 @@ Check formula_check(const OptimizerConfig& made, const OptimizerConfig& told,
       norm = ddp.step(1e-2, made.clip_norm).gradient_norm().value_or(0);
     };
     step(nullptr);
-    UpdateProof proof(ddp, told, /*draw=*/5);
+    UpdateProof proof(ddp, config, /*draw=*/5);
     step(&proof);
     EXPECT_EQ(proof.finish(group).status, CheckStatus::passed);
-    check = proof.finish_formula(group, norm * norm_factor);
+    check = proof.finish_formula(group, norm * told.norm_factor, told.scaled_by);
   });
   return check;
 }
@@ -94,9 +115,17 @@ TEST(OptimizerComputed, CatchesAnotherNormOfTheGradients) {
   OptimizerConfig clips = adamw();
   clips.clip_norm = 0.01;
   EXPECT_EQ(formula_check(clips, clips).status, CheckStatus::passed);
-  const Check check = formula_check(clips, clips, {}, 0.999);
+  const Check check = formula_check(clips, clips, {}, {.norm_factor = 0.999});
   EXPECT_EQ(check.status, CheckStatus::failed);
   EXPECT_THAT(check.detail, HasSubstr("the step clipped by a gradient norm of "));
+}
+
+TEST(OptimizerComputed, CatchesANormThatHasTheScaleOfTheLoss) {
+  OptimizerConfig clips = adamw();
+  clips.clip_norm = 0.01;
+  EXPECT_EQ(formula_check(clips, clips, {}, {.scaled_by = 8}, 8).status, CheckStatus::passed);
+  EXPECT_EQ(formula_check(clips, clips, {}, {.norm_factor = 8, .scaled_by = 8}, 8).status,
+            CheckStatus::failed);
 }
 
 }  // namespace

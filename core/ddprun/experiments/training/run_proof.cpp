@@ -189,7 +189,8 @@ void RunProof::after_step(std::int64_t index, double loss) {
   const bool updated = looks || index == steps_.first || !awaits_meeting_;
   if (update_ && updated) enter(update_->finish(group_), when);
   if (update_ && updated && !failed("optimizer_computed")) {
-    enter(update_->finish_formula(group_, scalars.gradient_norm), when);
+    const double scaled_by = scaled_by_.empty() ? 1 : scaled_by_.back();
+    enter(update_->finish_formula(group_, scalars.gradient_norm, scaled_by), when);
   }
   update_.reset();
   if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
@@ -316,10 +317,9 @@ void RunProof::look(const std::string& when) {
   if (!failed("process_as_told")) enter(check_process(group_, told_, set_in_step_), when);
   look_at_plugins(when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
-  const std::int64_t micro_batches = batch_per_rank(experiment_) / micro_batch(experiment_);
-  enter(
-      check_integer_gradients(data_parallel, group_, {micro_batches, counter_hash(~seed_, looks_)}),
-      when);
+  const IntegerRound round = {batch_per_rank(experiment_) / micro_batch(experiment_),
+                              counter_hash(~seed_, looks_)};
+  enter(check_integer_gradients(data_parallel, group_, round), when);
 }
 
 void RunProof::look_at_plugins(const std::string& when) {
