@@ -285,7 +285,8 @@ at::Tensor FlatBuffers::empty_like(int index) const {
 }
 
 at::Tensor FlatBuffers::empty_gradient(int index) const {
-  if (dtypes().model != at::kFloat || tensors_[index].grad().defined()) return empty_like(index);
+  const bool here = options_.device().is_cpu() && dtypes().model == at::kFloat;
+  if (!here || tensors_[index].grad().defined()) return empty_like(index);
   const at::Tensor place = gradients_.view(range(index));
   if (scratch_) scratch_->claim(place);
   return shaped(place, index);

@@ -93,7 +93,7 @@ class FlatBuffers : public ParameterLayout {
   at::Tensor empty_like(int index) const;
 
   /// The same for a gradient that is to be returned to autograd: while there is none, where it will
-  /// lie.
+  /// lie, if that is on the CPU.
   at::Tensor empty_gradient(int index) const;
 
   /// The parameters for fused kernels, in registration order. Throws ConfigError if fused kernels
