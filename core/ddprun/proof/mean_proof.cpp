@@ -148,7 +148,8 @@ at::Tensor MeanProof::all_of(const at::Tensor& flat) const {
 void MeanProof::keep_means() {
   const FlatBuffers& buffers = data_parallel_.buffers();
   means_ = own_part([&](Range own) { return buffers.mean(own); });
-  owned_ = own_part([&](Range own) { return at::ones({own.size()}); }).to(at::kBool);
+  const auto here = means_.options();
+  owned_ = own_part([&](Range own) { return at::ones({own.size()}, here); }).to(at::kBool);
   feedback_ = all_of(data_parallel_.context().carried().error_feedback);
 }
 
