@@ -27,7 +27,9 @@ constexpr std::int64_t kSlackNs = 1'000'000'000;
 /// How long work under way may take to end when the device is given up.
 constexpr std::int64_t kDrainNs = 5'000'000'000;
 
-c10::Device checked_device(int index) {
+/// Initializes PyTorch's part, and makes it the calling thread's current device: events that are
+/// made from now on belong to it.
+c10::Device opened_device(int index) {
   const int count = c10::cuda::device_count();
   if (index >= count) {
     throw ConfigError({.what = "each rank needs a device of its own",
@@ -36,16 +38,17 @@ c10::Device checked_device(int index) {
                        .expected = "one for each rank of this host",
                        .hint = "fewer ranks, or more devices in CUDA_VISIBLE_DEVICES"});
   }
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  const auto device_index = static_cast<c10::DeviceIndex>(index);
+  c10::cuda::set_device(device_index);
+  return {c10::kCUDA, device_index};
 }
 
 NcclState& state_of(c10d::Backend& backend) { return dynamic_cast<NcclState&>(backend); }
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : device_(checked_device(index)) {
-  at::globalContext().lazyInitDevice(c10::kCUDA);
-  c10::cuda::set_device(device_.index());
+CudaDevice::CudaDevice(int index) : device_(opened_device(index)) {
   // The stream is not of PyTorch's pool: callbacks of collectives take those in turn and make them
   // wait.
   cudaStream_t stream = nullptr;

@@ -78,7 +78,7 @@ class CudaDevice final : public Device {
 
   static constexpr Mark kKeptMarks = 1 << 19;
 
-  c10::Device device_;
+  c10::Device device_;         // first: it is the current one when events are made
   std::int64_t limit_ns_ = 0;  // of a wait; 0: none
   /// The one of all ranks, or null.
   c10::intrusive_ptr<c10d::Backend> of_all_ranks() const;
