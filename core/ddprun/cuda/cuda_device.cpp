@@ -170,6 +170,8 @@ std::int64_t CudaDevice::used_memory() const {
   return static_cast<std::int64_t>(all - free);
 }
 
+int CudaDevice::compute_capability() const { return cuda::compute_capability(device_.index()); }
+
 std::string CudaDevice::name() const { return gpu_name(device_.index()); }
 
 std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {

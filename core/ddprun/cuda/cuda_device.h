@@ -20,6 +20,8 @@ namespace ddprun::cuda {
 
 /// What is on this machine. Initializes the driver.
 void probe(DeviceProbe& probe);
+/// 90 is 9.0; 0 if the driver does not say.
+int compute_capability(int index);
 /// The maker's name of the GPU; empty if the driver does not say.
 std::string gpu_name(int index);
 /// Name, memory, compute capability, clocks of one device, on one line.
@@ -60,6 +62,7 @@ class CudaDevice final : public Device {
   std::int64_t used_memory() const override;
   /// Of all devices of this process.
   std::unique_ptr<MemoryHistory> record_memory() override;
+  int compute_capability() const override;
   std::string name() const override;
   std::vector<std::pair<std::string, std::string>> describe() const override;
   std::string topology() const override;

@@ -78,14 +78,10 @@ ErrorText refusal_of(cudaError_t error, int count) {
           .hint = "does nvidia-smi work?"};
 }
 
-/// The compute capability of the least of the devices; 90 is 9.0.
+/// The compute capability of the least of the devices.
 int least_compute_capability(int count) {
-  int least = 0;
-  for (int index = 0; index < count; ++index) {
-    const int here = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
-                     attribute(cudaDevAttrComputeCapabilityMinor, index);
-    least = index == 0 ? here : std::min(least, here);
-  }
+  int least = compute_capability(0);
+  for (int index = 1; index < count; ++index) least = std::min(least, compute_capability(index));
   return least;
 }
 
@@ -103,6 +99,11 @@ std::string without_peer_access(int count) {
 }
 
 }  // namespace
+
+int compute_capability(int index) {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+         attribute(cudaDevAttrComputeCapabilityMinor, index);
+}
 
 std::string gpu_name(int index) {
   cudaDeviceProp properties = {};

@@ -89,6 +89,8 @@ class Device {
   /// Records the allocator's history from now on. Null: this device has none.
   virtual std::unique_ptr<MemoryHistory> record_memory();
 
+  /// 90 is 9.0; the CPU has none, 0.
+  virtual int compute_capability() const { return 0; }
   /// The product's name, "NVIDIA H200"; empty for the CPU.
   virtual std::string name() const;
   /// Facts for result.json, in order. None for the CPU: environment.h has those.

@@ -117,7 +117,6 @@ int compute_capability(DeviceKind kind) {
 
 std::shared_ptr<Device> open_device(DeviceKind kind, int local_rank) {
   if (kind == DeviceKind::cpu) return {std::shared_ptr<Device>(), &cpu_device()};
-  probe_device(kind);  // while its child can use the driver: compute_capability() may ask later
   return std::shared_ptr<Device>(library_of(kind).create(local_rank));
 }
 

@@ -27,7 +27,7 @@ struct DeviceProbe {
 };
 
 /// Raised whenever Device or DeviceProbe changes shape.
-inline constexpr std::uint32_t kDeviceApiVersion = 3;
+inline constexpr std::uint32_t kDeviceApiVersion = 4;
 
 /// The C symbol `ddprun_device_v1` of such a library.
 struct DeviceDescriptor {

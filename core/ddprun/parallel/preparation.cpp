@@ -15,7 +15,6 @@
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/text.h"
 #include "ddprun/device/device.h"
-#include "ddprun/device/device_library.h"
 #include "ddprun/optim/parameter_check.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/plugin/ask_plugin.h"
@@ -178,7 +177,7 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, ProcessGroup& gr
   run.world_size = group.size();
   if (const c10::Device device = group.device().torch_device(); !device.is_meta()) {
     run.device = device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
-    run.compute_capability = compute_capability(run.device);
+    run.compute_capability = group.device().compute_capability();
   }
   run = described_with(std::move(run), precision);
   ask_plugin(precision, run, "DataParallel");

@@ -18,7 +18,7 @@ namespace ddprun {
 struct RunDescription {
   int world_size = 1;
   DeviceKind device = DeviceKind::cpu;
-  int compute_capability = 0;  ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
+  int compute_capability = 0;  ///< 90 is 9.0: of its GPU, or the host's least; on the CPU 0
   BackendKind backend = BackendKind::automatic;  ///< as configured
   /// cuda_graph: a step is captured once, and replayed.
   ExecutionMode execution = ExecutionMode::eager;
