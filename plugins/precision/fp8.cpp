@@ -48,7 +48,10 @@ class AmaxHistory {
     return expected;
   }
 
-  void declare_state(ddprun::State& state, const std::string& name) { state.tensor(name, past_); }
+  void declare_state(ddprun::State& state, const std::string& name, at::Device device) {
+    state.tensor(name, past_);
+    if (past_.defined()) past_ = past_.to(device);  // one that was read is on the CPU
+  }
 
  private:
   std::int64_t length_;
@@ -176,9 +179,10 @@ class Fp8 final : public ddprun::Precision {
     if (scaling_ == Scaling::current) return;
     for (const ddprun::NamedTensor& each : parameters_) {
       const auto layer = layer_of(each.tensor);
-      layer->of_input.declare_state(state, each.name + ".input");
-      layer->of_weight.declare_state(state, each.name + ".weight");
-      layer->of_gradient.declare_state(state, each.name + ".gradient");
+      const at::Device device = each.tensor.device();
+      layer->of_input.declare_state(state, each.name + ".input", device);
+      layer->of_weight.declare_state(state, each.name + ".weight", device);
+      layer->of_gradient.declare_state(state, each.name + ".gradient", device);
     }
   }
 
