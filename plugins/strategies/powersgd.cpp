@@ -165,7 +165,9 @@ class PowerSgd final : public Strategy {
   /// Random factors, the same on all ranks.
   void start() {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(steps_));
-    q_.copy_(at::randn({q_.numel()}, generator));
+    // A GPU copies from page-locked memory while the host goes on.
+    const auto options = at::TensorOptions().pinned_memory(q_.is_cuda());
+    q_.copy_(at::randn({q_.numel()}, generator, options), /*non_blocking=*/true);
   }
 
   Work all_reduce(const at::Tensor& tensor, std::string_view label) {
