@@ -51,13 +51,14 @@ class Eager final : public ddprun::Attention {
     return (keys < first_keys.unsqueeze(-1)).unsqueeze(1);
   }
 
-  // True where a key lies after the query. It is kept between the layers, which all need the same
-  // size.
-  const at::Tensor& future(const at::Tensor& q, const at::Tensor& k) {
-    if (!future_.defined() || future_.size(0) != q.size(-2) || future_.size(1) != k.size(-2)) {
-      future_ = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).triu(1);
+  // True where a key lies after the query. It is kept for the layers, which all need the same size,
+  // and stays where it is for less, as in text that a model writes: a captured step reads it there.
+  at::Tensor future(const at::Tensor& q, const at::Tensor& k) {
+    const std::int64_t queries = q.size(-2), keys = k.size(-2);
+    if (!future_.defined() || future_.size(0) < queries || future_.size(1) < keys) {
+      future_ = at::ones({queries, keys}, q.options().dtype(at::kBool)).triu(1);
     }
-    return future_;
+    return future_.narrow(0, 0, queries).narrow(1, 0, keys);
   }
 
   at::Tensor future_;

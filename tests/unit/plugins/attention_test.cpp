@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ddprun/base/counter_hash.h"
@@ -111,6 +112,23 @@ TEST_P(AttentionPlugin, RunsInAnySetup) { EXPECT_EQ(words_of(attention_->unsuppo
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa", "flash"),
                          [](const auto& info) { return std::string(info.param); });
+
+// A captured step reads it again where it read it first, whatever ran in between.
+TEST(EagerAttention, KeepsItsMaskWhereItLiesForShorterTexts) {
+  const auto eager = test::load_plugin<Attention>("attention", "eager");
+  const at::Tensor q = random_tensor(1).to(at::kFloat).requires_grad_(true);
+  const auto mask_of = [&](std::int64_t time) {
+    const at::Tensor part = q.narrow(2, 0, time);
+    test::HookCounts& saved = test::with_saved_tensor_hooks(
+        [&] { eager->forward(part, part, part, {.causal = true}); }, /*hold=*/true);
+    const std::vector<at::Tensor> held = std::exchange(saved.held, {});
+    return *std::ranges::find(held, at::kBool, &at::Tensor::scalar_type);
+  };
+  const at::Tensor first = mask_of(kTime);
+  for (const std::int64_t time : {kTime - 2, kTime}) {
+    EXPECT_EQ(mask_of(time).const_data_ptr(), first.const_data_ptr()) << time;
+  }
+}
 
 TEST(FlashAttentionNode, RunsBackwardAgainOverARetainedGraphAlone) {
   const auto flash = test::load_plugin<Attention>("attention", "flash");
