@@ -1,9 +1,8 @@
 // The precisions where there is a GPU: what its products are rounded to, runs that prove
 // themselves, and that device and CPU agree on what 8 bits are.
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-
-#include <cstdlib>
 
 #include "ddprun/device/device_library.h"
 #include "ddprun/plugin/precision.h"
@@ -45,13 +44,12 @@ double product_error(const at::TensorOptions& options) {
 }
 
 TEST_F(CudaPrecision, Fp32IsFloat32WhateverPyTorchWasTold) {
-  ::setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", 1);
   on_gpu([](const at::TensorOptions& options) {
+    at::globalContext().setAllowTF32CuBLAS(true);
     const auto fp32 = load_plugin<Precision>("precision", "fp32");
     fp32->convert({{"w", at::empty({1}, options)}});
     EXPECT_LT(product_error(options), 2e-6);
   });
-  ::unsetenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE");
 }
 
 TEST_F(CudaPrecision, Tf32RoundsProductsAndEndsWithItsRun) {
