@@ -1,0 +1,228 @@
+// Memory at addresses that the host cannot read, and what PyTorch asks of a device beside
+// operators.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "unit/far_device/far_device.h"
+
+namespace ddprun::test {
+
+namespace {
+
+const c10::Device kFar(c10::kCUDA, 0);
+/// No processor reads such an address.
+constexpr std::uintptr_t kFarBit = std::uintptr_t{1} << 62;
+constexpr int kNaNByte = 0xFF;
+
+void* far_of(void* near) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(near) | kFarBit);
+}
+void* near_of(const void* far) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(far) & ~kFarBit);
+}
+
+/// Blocks that are released are never given again, so that who reads them reads NaN.
+class FarMemory final : public c10::Allocator {
+ public:
+  static FarMemory& instance() {
+    static auto& memory = *new FarMemory;
+    return memory;
+  }
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (bytes == 0) return {nullptr, kFar};
+    const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    void* const near = std::aligned_alloc(kAlignment, size);
+    std::memset(near, kNaNByte, size);
+    const std::lock_guard lock(mutex_);
+    live_[near] = size;
+    return {far_of(near), far_of(near), &release, kFar};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(near_of(to), near_of(from), bytes);
+  }
+  std::map<void*, std::size_t> live() {
+    const std::lock_guard lock(mutex_);
+    return live_;
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 512;  // as CUDA's
+
+  static void release(void* far) {
+    FarMemory& memory = instance();
+    const std::lock_guard lock(memory.mutex_);
+    const auto block = memory.live_.find(near_of(far));
+    if (block == memory.live_.end()) return;
+    std::memset(block->first, kNaNByte, block->second);
+    memory.live_.erase(block);
+  }
+
+  std::mutex mutex_;
+  std::map<void*, std::size_t> live_;  // by where the CPU finds it
+};
+
+class PageLocked final : public at::HostAllocator {
+ public:
+  static PageLocked& instance() {
+    static auto& memory = *new PageLocked;
+    return memory;
+  }
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* const memory = std::malloc(bytes + 1);
+    blocks_.insert(memory);
+    return {memory, memory, &release, c10::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+  bool contains(const void* memory) const { return blocks_.contains(const_cast<void*>(memory)); }
+  bool record_event(void*, void*, c10::Stream) override { return true; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+
+ private:
+  static void release(void* memory) {
+    instance().blocks_.erase(memory);
+    std::free(memory);
+  }
+  std::set<void*> blocks_;  // where each begins; training thread
+};
+
+/// One device, whose work is done when the call returns.
+struct FarGuard final : c10::impl::DeviceGuardImplInterface {
+  static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, kFar); }
+  c10::DeviceType type() const override { return kFar.type(); }
+  c10::Device exchangeDevice(c10::Device) const override { return kFar; }
+  c10::Device getDevice() const override { return kFar; }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device) const override { return stream(); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return stream(); }
+  c10::Stream exchangeStream(c10::Stream) const override { return stream(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+    *event = const_cast<FarGuard*>(this);
+  }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override {}
+  void synchronizeStream(const c10::Stream&) const override {}
+};
+
+struct FarHooks final : at::CUDAHooksInterface {
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool hasCUDA() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  bool isPinnedPtr(const void* memory) const override { return is_page_locked(memory); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return &PageLocked::instance(); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    static auto& generator = *new at::Generator(at::detail::createCPUGenerator());
+    return generator;
+  }
+};
+
+std::map<void*, std::vector<char>> before_capture;
+
+[[maybe_unused]] const bool kRegistered = [] {
+  c10::SetAllocator(kFar.type(), &FarMemory::instance(), 1);
+  at::setHostAllocator(kFar.type(), &PageLocked::instance(), 1);
+  at::CUDAHooksRegistry()->Register(
+      "CUDAHooks", [](at::CUDAHooksArgs) -> std::unique_ptr<at::CUDAHooksInterface> {
+        return std::make_unique<FarHooks>();
+      });
+  c10::impl::device_guard_impl_registry[static_cast<std::size_t>(kFar.type())] = new FarGuard;
+  return true;
+}();
+
+}  // namespace
+
+bool is_page_locked(const void* memory) { return PageLocked::instance().contains(memory); }
+
+at::Tensor far_tensor(c10::Storage memory, const at::Tensor& like, at::IntArrayRef sizes,
+                      at::IntArrayRef strides, std::int64_t offset) {
+  const c10::DispatchKeySet keys =
+      like.is_cuda() ? like.key_set() : c10::DispatchKeySet(c10::DispatchKey::CUDA);
+  at::Tensor out =
+      like.is_cuda()
+          ? at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, std::move(memory), keys,
+                                                     like.dtype())
+          : at::detail::make_tensor<c10::TensorImpl>(std::move(memory), keys, like.dtype());
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  out._set_conj(like.is_conj());
+  out._set_neg(like.is_neg());
+  return out;
+}
+
+c10::Storage far_storage(std::size_t bytes) {
+  FarMemory& memory = FarMemory::instance();
+  return {c10::Storage::use_byte_size_t(), bytes, memory.allocate(bytes), &memory, true};
+}
+
+c10::Storage far_copy(const c10::Storage& of_host) {
+  c10::Storage copy = far_storage(of_host.nbytes());
+  if (copy.nbytes() > 0) std::memcpy(near_of(copy.data()), of_host.data(), copy.nbytes());
+  return copy;
+}
+
+at::Tensor near_alias(const at::Tensor& far) {
+  const c10::Storage& memory = far.storage();
+  c10::Storage same(c10::Storage::use_byte_size_t(), memory.nbytes(),
+                    c10::DataPtr(near_of(memory.data()), c10::kCPU), c10::GetAllocator(c10::kCPU),
+                    true);
+  at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(same), c10::DispatchKeySet(c10::DispatchKey::CPU), far.dtype());
+  c10::TensorImpl* const impl = out.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(far.sizes(), far.strides(), far.storage_offset());
+  if (far.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+  out._set_conj(far.is_conj());
+  out._set_neg(far.is_neg());
+  return out;
+}
+
+bool lies_at(const c10::Storage& far, const c10::Storage& near) {
+  return near_of(far.data()) == near.data();
+}
+
+at::Tensor as_captured(const at::Tensor& far) {
+  if (!far.defined() || !far.is_cuda()) return far;
+  const c10::Storage& memory = far.storage();
+  if (!before_capture.contains(near_of(memory.data()))) return far;
+  c10::Storage same(c10::Storage::use_byte_size_t(), memory.nbytes(),
+                    c10::DataPtr(memory.mutable_data(), kFar), &FarMemory::instance(), false);
+  return far_tensor(std::move(same), far, far.sizes(), far.strides(), far.storage_offset());
+}
+
+FarMemoryBefore::FarMemoryBefore() {
+  for (const auto& [block, bytes] : FarMemory::instance().live()) {
+    const char* const begin = static_cast<const char*>(block);
+    before_capture[block].assign(begin, begin + bytes);
+  }
+}
+
+FarMemoryBefore::~FarMemoryBefore() {
+  for (const auto& [block, bytes] : FarMemory::instance().live()) {
+    const auto before = before_capture.find(block);
+    if (before == before_capture.end()) {
+      std::memset(block, kNaNByte, bytes);
+    } else {
+      std::memcpy(block, before->second.data(), bytes);
+    }
+  }
+  before_capture.clear();
+}
+
+}  // namespace ddprun::test
