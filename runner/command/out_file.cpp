@@ -1,6 +1,8 @@
 // A file that cannot be written is an error of the command.
 #include "runner/command/out_file.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -20,6 +22,13 @@ bool is_no_plain_file(const fs::path& path) {
   return fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there);
 }
 
+/// Returns 0, or an error number.
+int write(const std::string& out, const std::function<void(const TextSink&)>& tell) {
+  if (out == kStdout) return write_into(STDOUT_FILENO, tell);
+  const fs::path path = fs::absolute(out);
+  return is_no_plain_file(path) ? write_plainly(path, tell) : write_durably(path, tell);
+}
+
 }  // namespace
 
 void refuse_as_out(const std::string& out, const std::vector<std::string>& read) {
@@ -36,13 +45,9 @@ void refuse_as_out(const std::string& out, const std::vector<std::string>& read)
 }
 
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell) {
-  if (out == kStdout) return tell([](std::string_view text) { std::cout << text; });
-  const fs::path path = fs::absolute(out);
-  if (const int error =
-          is_no_plain_file(path) ? write_plainly(path, tell) : write_durably(path, tell);
-      error != 0) {
+  if (const int error = write(out, tell); error != 0) {
     throw Error({.what = "cannot write a file",
-                 .where = out,
+                 .where = out == kStdout ? "stdout" : out,
                  .got = std::strerror(error),
                  .expected = "a file in a folder that is there, and room on its disk",
                  .hint = "--out names it"});

@@ -88,6 +88,22 @@ TEST(TokenizerCommand, WritesToStdoutAndSaysTheRestOnStderr) {
   }
 }
 
+TEST(TokenizerCommand, SaysNothingOfSuccessWhereStdoutTookNotAll) {
+  const TemporaryFolder folder("text", text());
+  must_run(folder, {"tokenizer", "train", "--size", "400", "--out", "v.json", "text"});
+  for (const Words& words : {Words{"tokenize", "--vocab", "v.json", "--out", "-", "text"},
+                             {"tokenizer", "train", "--size", "400", "--out", "-", "text"}}) {
+    for (const auto& [to, reason] :
+         {std::pair(">/dev/full", "No space left on device"), {">&-", "Bad file descriptor"}}) {
+      const std::string said =
+          must_end(1, folder, words, by_shell(std::string(R"(exec "$0" "$@" )") + to)).err;
+      EXPECT_THAT(said, StartsWith("error: cannot write a file\n  where: stdout\n  got: " +
+                                   std::string(reason) + "\n"));
+      EXPECT_THAT(said, Not(HasSubstr(" tokens"))) << "words of success";
+    }
+  }
+}
+
 TEST(TokenizerCommand, ItsSectionIsYamlWhateverTheNames) {
   const TemporaryFolder folder("text", text());
   must_run(folder, {"tokenizer", "train", "--size", "400", "--out", "true", "text"});

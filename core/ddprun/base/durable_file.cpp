@@ -20,13 +20,20 @@ namespace {
 /// The disk's errors are those of the descriptor that wrote: it is the one to sync.
 int write_file(const fs::path& path, const std::function<void(const TextSink&)>& tell,
                bool to_disk) {
-  constexpr std::size_t kWrittenAtOnce = 1 << 20;
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) return errno;
+  const int error = write_into(file.get(), tell);
+  return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
+}
+
+}  // namespace
+
+int write_into(int descriptor, const std::function<void(const TextSink&)>& tell) {
+  constexpr std::size_t kWrittenAtOnce = 1 << 20;
   std::string unwritten;
   int error = 0;
   const auto flush = [&] {
-    if (error == 0) error = write_all(file.get(), unwritten);
+    if (error == 0) error = write_all(descriptor, unwritten);
     unwritten.clear();
   };
   tell([&](std::string_view part) {
@@ -34,10 +41,8 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
     if (unwritten.size() >= kWrittenAtOnce) flush();
   });
   flush();
-  return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
+  return error;
 }
-
-}  // namespace
 
 int write_plainly(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
   return write_file(path, tell, false);

@@ -11,8 +11,10 @@ namespace ddprun {
 /// Takes a text part by part.
 using TextSink = std::function<void(std::string_view)>;
 
-/// Writes into the file, or makes it, and does not wait for the disk. Returns 0, or the error
-/// number of what failed.
+/// Writes into what is open, and does not wait for a disk. Returns 0, or the error number of what
+/// failed.
+int write_into(int descriptor, const std::function<void(const TextSink&)>& tell);
+/// The same of a file that is there, or is made.
 int write_plainly(const std::filesystem::path& path,
                   const std::function<void(const TextSink&)>& tell);
 
