@@ -21,6 +21,12 @@ TEST(SchemaCommand, WritesAFileAndSaysWhyItCannot) {
   EXPECT_THAT(refused.err, HasSubstr("cannot write a file\n  where: none/a.json"));
 }
 
+TEST(SchemaCommand, TakesNoFileOfTheUsersForScratch) {
+  const TemporaryFolder folder(".a.json", "mine");
+  must_run(folder, {"schema", "--out", "a.json"});
+  EXPECT_EQ(folder.read(".a.json"), "mine");
+}
+
 /// By links: a device whose place was taken would be lost to the whole machine.
 TEST(SchemaCommand, WhatIsNoPlainFileIsWrittenIntoAndStays) {
   TemporaryFolder folder("a.json", "old");

@@ -144,6 +144,9 @@ TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
               HasSubstr("train"));
   EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--out", "no/out", "text"}),
               HasSubstr("cannot write a file"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  }
 }
 
 TEST(TokenizerCommand, NothingIsLearnedFromASpecialTokenThatGoesOverALine) {

@@ -26,6 +26,21 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
   return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
 }
 
+/// A file beside `target`, under a name that no user gives. It goes with the object, unless it is
+/// renamed.
+struct Unfinished {
+  explicit Unfinished(const fs::path& target)
+      : path(target.parent_path() / ("." + target.filename().string() + ".unfinished")) {}
+  ~Unfinished() {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+
+  const fs::path path;
+};
+
 }  // namespace
 
 int write_into(int descriptor, const std::function<void(const TextSink&)>& tell) {
@@ -49,14 +64,10 @@ int write_plainly(const fs::path& path, const std::function<void(const TextSink&
 }
 
 int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
-  const fs::path partial = target.parent_path() / ("." + target.filename().string());
-  int error = write_file(partial, tell, true);
-  if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
-  if (error != 0) {
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-  }
-  return error;
+  const Unfinished partial(target);
+  const int error = write_file(partial.path, tell, true);
+  if (error != 0) return error;
+  return std::rename(partial.path.c_str(), target.c_str()) == 0 ? 0 : errno;
 }
 
 int write_durably(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
