@@ -127,7 +127,8 @@ class Batch {
     if (plan.report.open()) leave_out_unbegun(file, rounds);
     if (request_.resume && run_outdated(file)) anything_new = true;
     if (interrupted_ != 0 && !anything_new) {
-      display_.message(interrupted_words(interrupted_, plan.name, {}));
+      display_.message(
+          interrupted_words(interrupted_, plan.name, file.folder ? &*file.folder : nullptr));
     } else if (executor_.reports()) {
       const bool written = write_whatever_happens([&] { write(file); });
       if (!written && file.folder && file.folder->shows(kRowsFolder)) {
@@ -313,7 +314,7 @@ class Batch {
     if (std::ranges::all_of(file.rows, not_here, &BatchRow::row)) return;  // nothing ran
     written_.push_back(write_result(file.open_folder(), file.whole_context(), plain(file.rows)));
     if (interrupted_ == 0) return;
-    display_.message(interrupted_words(interrupted_, file.plan.name, written_.back()) +
+    display_.message(interrupted_words(interrupted_, file.plan.name, &*file.folder) +
                      ", and --resume goes on from there");
   }
 

@@ -68,9 +68,7 @@ class Diff {
       return compare_all(rows);
     } catch (const Interrupted& by) {
       if (!rows.empty()) write(rows);
-      std::cerr << interrupted_words(by.signal, first.file->name,
-                                     rows.empty() ? "" : folder_.path(""))
-                << "\n";
+      std::cerr << interrupted_words(by.signal, first.file->name, &folder_) << "\n";
       return kExitSignal + by.signal;
     }
   }

@@ -78,11 +78,11 @@ int run_planned(const Request& request, const PlannedCommand& command) {
   return command.run(std::move(files), std::move(joined));
 }
 
-std::string interrupted_words(int signal, const std::string& name,
-                              const std::filesystem::path& result) {
+std::string interrupted_words(int signal, const std::string& name, const ResultFolder* folder) {
   return fmt::format("interrupted (signal {}): ", signal) +
-         (result.empty() ? "no result of " + name + " was written"
-                         : "what was done is in " + (result / "").string());
+         (folder != nullptr && folder->shows("")
+              ? "what was done is in " + folder->path("").string()
+              : "no result of " + name + " was written");
 }
 
 }  // namespace ddprun

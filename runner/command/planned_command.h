@@ -2,7 +2,6 @@
 // their words when a signal ends them.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "ddprun/comm/launch/rendezvous.h"
 #include "runner/command/request.h"
 #include "runner/launch/plan.h"
+#include "runner/report/result_folder.h"
 
 namespace ddprun {
 
@@ -45,9 +45,8 @@ std::vector<std::string> refusals_of_some(const std::vector<PlannedFile>& files,
 /// ConfigError in a launch that the command does not join.
 int run_planned(const Request& request, const PlannedCommand& command);
 
-/// What stderr says of a file of that name whose runs the user ended. `result`: the folder that has
-/// what was done; empty: nothing was.
-std::string interrupted_words(int signal, const std::string& name,
-                              const std::filesystem::path& result);
+/// What stderr says of a file of that name whose runs the user ended. `folder`: what was done is
+/// there, if it shows anything; null: nothing was written.
+std::string interrupted_words(int signal, const std::string& name, const ResultFolder* folder);
 
 }  // namespace ddprun

@@ -62,7 +62,7 @@ class Tune {
     const bool any = halving_.winner().has_value();
     if (signal_ != 0) {
       if (any) write();
-      display_.message(interrupted_words(signal_, tuning_.file.name, any ? folder_.path("") : ""));
+      display_.message(interrupted_words(signal_, tuning_.file.name, &folder_));
       return kExitSignal + signal_;
     }
     tell(end_words() + "\n");

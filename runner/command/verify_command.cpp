@@ -46,11 +46,7 @@ class Verify {
     }
     if (folder && !rows.empty()) write(*folder, planned, rows);
     if (interrupted_ == 0) return status;
-    if (folder) {
-      std::cerr << interrupted_words(interrupted_, planned.name,
-                                     rows.empty() ? "" : folder->path(""))
-                << "\n";
-    }
+    if (folder) std::cerr << interrupted_words(interrupted_, planned.name, &*folder) << "\n";
     return kExitSignal + interrupted_;
   }
 

@@ -95,6 +95,16 @@ TEST_F(Supervision, CtrlCEndsAllWithoutAResult) {
   expect_nothing_left();
 }
 
+TEST(Interrupted, LiveOutputsAreWhatWasDone) {
+  TemporaryFolder folder("one.yaml", tiny_experiment("output: {jsonl: true}\n", 10'000'000));
+  DdprunProcess process(folder, {"one.yaml", "-v"});
+  ASSERT_TRUE(process.trains(2)) << process.err();
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait(10), 130) << process.err();
+  EXPECT_THAT(process.err(), HasSubstr("what was done is in results/one/"));
+  EXPECT_TRUE(std::filesystem::exists(only_result(folder, "one") / "live/01/steps.jsonl"));
+}
+
 TEST(Interrupted, RowsThatWereDoneAreWritten) {
   TemporaryFolder folder("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000, 5]}\n"));
   DdprunProcess process(folder, {"two.yaml", "-v"});
