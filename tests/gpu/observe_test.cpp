@@ -76,11 +76,8 @@ TEST_F(Observed, TheRecordOfAStepIsTheAllocatorsMemory) {
     allocators = std::max(allocators, phase["peak_allocated_bytes"].get<std::int64_t>());
   }
   const json& peak = rank["memory_peak"];
-  std::int64_t tensors = peak["unexplained_bytes"], used = peak["unexplained_bytes"];
-  for (const json& part : peak["tensors"]) tensors += part[1].get<std::int64_t>();
-  for (const json& part : peak["categories"]) used += part[1].get<std::int64_t>();
-  EXPECT_EQ(tensors, allocators);
-  EXPECT_EQ(used, peak["resident_bytes"]);
+  EXPECT_EQ(sum_of(peak["tensors"]), allocators);
+  EXPECT_EQ(sum_of(peak["categories"]), peak["resident_bytes"]);
   EXPECT_EQ(peak["unexplained_bytes"], 0) << "no thread beside autograd's has tensors";
   EXPECT_GT(peak["resident_bytes"], allocators);
   for (const char* file : {"memory.json", "memory.csv", "allocations.csv", "memory.svg"}) {

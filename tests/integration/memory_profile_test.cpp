@@ -17,12 +17,6 @@ json run(const TemporaryFolder& folder, const std::string& more, Words arguments
   return result_of(folder, "run");
 }
 
-std::int64_t sum_of(const json& parts) {
-  std::int64_t bytes = 0;
-  for (const json& part : parts) bytes += part[1].get<std::int64_t>();
-  return bytes;
-}
-
 TEST(MemoryProfile, AddsUpToTheAllocatorsPeakAndToWhatIsResident) {
   for (const char* kernels : {"fused", "reference"}) {
     SCOPED_TRACE(kernels);

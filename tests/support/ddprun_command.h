@@ -213,6 +213,13 @@ inline json element_of(const json& list, const char* key, const std::string& tex
   return json::object();
 }
 
+/// Of a list of [name, bytes].
+inline std::int64_t sum_of(const json& parts) {
+  std::int64_t bytes = 0;
+  for (const json& part : parts) bytes += part[1].get<std::int64_t>();
+  return bytes;
+}
+
 /// The only result folder under `<folder>/results/<name>`, or an empty path.
 inline std::filesystem::path only_result(const TemporaryFolder& folder, const std::string& name) {
   std::filesystem::path found;
