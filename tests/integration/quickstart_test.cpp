@@ -19,6 +19,16 @@ TEST(Quickstart, IsTheShippedFileWithResultsHere) {
   EXPECT_EQ(result["rows"][0]["config"]["world"]["backend"], "gloo") << "as the file has it";
 }
 
+TEST(Quickstart, LearnsFromProseAlone) {
+  TemporaryFolder folder;
+  const std::string read =
+      must_run(folder, {"data", DDPRUN_SOURCE_DIR "/configs/quickstart.yaml", "--set",
+                        "train.global_batch=1000", "--set", "sweep.strategy=[naive]"})
+          .out;
+  EXPECT_THAT(read, HasSubstr("/docs/measurement.md"));
+  EXPECT_THAT(groups_of(read, R"(/docs/\S*?\.(\w+))"), Each(std::string("md")));
+}
+
 TEST(Quickstart, TakesNoFile) {
   TemporaryFolder folder;
   EXPECT_THAT(refusal_of(folder, {"quickstart", "mine.yaml"}), HasSubstr("mine.yaml"));

@@ -114,5 +114,11 @@ TEST_F(MixedFiles, WildcardsMatchInOrderOrAreRefused) {
               HasSubstr("no file matches"));
 }
 
+TEST_F(MixedFiles, AFolderThatIsThereHasNoWildcards) {
+  folder_.write("[a] *\\/1.txt", "x");
+  EXPECT_THAT(matching_files(path("[a] *\\/?.txt")), ElementsAre(path("[a] *\\/1.txt")));
+  EXPECT_THAT(matching_files(path("?/1.txt")), ElementsAre(path("a/1.txt"))) << "is not there";
+}
+
 }  // namespace
 }  // namespace ddprun::mixture_test
