@@ -9,6 +9,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/text.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 
@@ -139,11 +140,12 @@ ErrorText at_point(ErrorText text, const std::string& label) {
 void refuse_unused(const Experiment& e, bool changed, const std::string& path,
                    const std::string& neighbour) {
   if (!changed) return;
+  const ConfigNode* const given = at_path(e.document, path);
   refuse(e, path,
          {.what = path + " has no effect with " + neighbour,
-          .got = "a value that is not the default",
+          .got = given == nullptr ? "a value that is not the default" : compact(*given),
           .expected = "no " + path,
-          .hint = "remove it"});
+          .hint = "remove it, or change what it depends on"});
 }
 
 void refuse_several_ranks(const Experiment& e, ErrorText text) {

@@ -123,7 +123,7 @@ TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
   EXPECT_EQ(
       error(std::string(kLeast) + "optimizer: {momentum: 0.9}\n"),
       message_of("optimizer.momentum has no effect with optimizer.name adamw", "run.yaml:5:13",
-                 "a value that is not the default", "no optimizer.momentum", "remove it"));
+                 "0.9", "no optimizer.momentum", "remove it, or change what it depends on"));
   for (const auto& [line, option, with] :
        {std::tuple("optimizer: {name: sgd, betas: [0.8, 0.9]}", "optimizer.betas",
                    "optimizer.name sgd"),
@@ -137,6 +137,11 @@ TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
          "data.source text"}}) {
     EXPECT_EQ(what(std::string(kLeast) + line + "\n"),
               std::string(option) + " has no effect with " + with);
+  }
+  for (const char* option : {"sample.prompt=x", "sample.tokens=9", "sample.temperature=0.5",
+                             "eval.batches=9", "checkpoint.path=saved"}) {
+    EXPECT_THAT(error(kLeast, {std::string("train.") + option}), HasSubstr(" has no effect with "))
+        << option;
   }
 }
 

@@ -341,6 +341,8 @@ void check_sample(const Experiment& e, const TrainingConfig& c) {
     const std::string never = said("train.sample.every", "0");
     refuse_unused(e, sample.prompt != SampleConfig().prompt, "train.sample.prompt", never);
     refuse_unused(e, sample.tokens != SampleConfig().tokens, "train.sample.tokens", never);
+    refuse_unused(e, sample.temperature != SampleConfig().temperature, "train.sample.temperature",
+                  never);
   } else if (!is_text(c.data) || sample.prompt.empty()) {
     refuse(e, "train.sample",
            {.what = "train.sample writes text, behind a prompt",

@@ -156,6 +156,7 @@ void check_checkpoints(const Experiment& e, const TrainingConfig& c) {
   refuse_unused(e, !saves && checkpoint.async, "train.checkpoint.async", never);
   refuse_unused(e, checkpoint.keep_every > 0 && (!saves || checkpoint.keep == 0),
                 "train.checkpoint.keep_every", saves ? said("train.checkpoint.keep", "0") : never);
+  refuse_unused(e, !saves && !resumes && !checkpoint.path.empty(), "train.checkpoint.path", never);
   const std::string measure = said("train.measure", name_of(c.train.measure));
   const bool trains = c.train.measure == StepExtent::step;
   refuse_unused(e, saves && !trains, "train.checkpoint.every", measure);
