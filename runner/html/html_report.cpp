@@ -8,6 +8,7 @@
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/base/text.h"
 #include "ddprun/profile/memory_files.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/operator_tables.h"
@@ -139,7 +140,9 @@ json page_of_result(const TableLines& table, json result, const std::string& pla
   for (const ReportLine& line : report_lines(table)) {
     lines.push_back({{"text", line.text}, {"bad", line.bad}, {"finding", line.finding}});
   }
+  const auto words = result.value("command_line", std::vector<std::string>());
   return {{"place", place},
+          {"command", list_text(mapped(words, shell_word), " ")},
           {"kinds", std::move(kinds)},
           {"lines", std::move(lines)},
           {"table", text_table_json(report_table(table))},

@@ -136,7 +136,7 @@ class ResultSection {
   }
 
   element() {
-    const {view} = this, {result} = view, table = this.table = new RowTable(view);
+    const {view} = this, {result, data: {command}} = view, table = this.table = new RowTable(view);
     const tableElement = table.element();
     table.update();
     const proof = proofTable(view), shared = experiment(view), texts = writtenTexts(view);
@@ -157,7 +157,7 @@ class ResultSection {
     return element("article", {id: view.id, "aria-labelledby": view.id + "-title"},
       element("h" + (view.level - 1), {id: view.id + "-title"}, view.name),
       element("p", {class: "when"}, when),
-      result.command_line.length ? scrolling("The command line", element("pre", {class: "command"}, result.command_line.join(" "))) : null,
+      command ? scrolling("The command line", element("pre", {class: "command"}, command)) : null,
       element("nav", {"aria-label": "Parts of " + view.name}, ...this.links),
       ...parts);
   }

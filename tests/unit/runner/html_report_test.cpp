@@ -14,7 +14,7 @@ using nlohmann::json;
 constexpr const char* kHostile =
     "</script><script>alert(1)</script><!-- <script> & \" \\ é {{data}}";
 
-const ResultContext kContext{"known", "2026-11-25T00:00:00Z", {"ddprun", "known.yaml"}, {}, {}, {}};
+const ResultContext kContext{"known", "2026-11-25T00:00:00Z", {"ddprun", "it's.yaml"}, {}, {}, {}};
 
 /// The text between the element of the data and its end, as a browser finds it.
 std::string data_text(const std::string& page) {
@@ -43,6 +43,7 @@ TEST(HtmlReport, HasTheResultButForItsTimelines) {
   const json data = json::parse(data_text(html_of_run(kContext, table, {})));
   ASSERT_EQ(data.size(), 1U);
   EXPECT_EQ(data[0]["result"], expected);
+  EXPECT_EQ(data[0]["command"], R"(ddprun 'it'\''s.yaml')") << "as a shell takes it";
   EXPECT_EQ(data[0]["table"]["lines"].size(), 2U);
   EXPECT_EQ(data[0]["table"]["columns"][1]["title"], "step ms");
   EXPECT_EQ(data[0]["kinds"]["training"]["quantities"][0]["key"], "step_ms");
