@@ -324,7 +324,7 @@ ConfigNode read_yaml(const std::filesystem::path& file) {
   try {
     const std::int64_t bytes = RegularFile(file).size();
     if (bytes > kMaxBytes) {
-      throw unreadable(with_thousands(bytes) + " bytes: no experiment has 16 MB");
+      throw std::runtime_error(with_thousands(bytes) + " bytes: no experiment has 16 MB");
     }
     text = read_whole(file);
   } catch (const std::runtime_error& error) {

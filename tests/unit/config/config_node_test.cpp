@@ -176,7 +176,10 @@ TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
                                "\n  got: a folder\n  expected: a file that can be read\n"
                                "  hint: a folder of files is named on the command line");
   std::filesystem::resize_file(folder / "empty.yaml", 16'000'001);
-  EXPECT_THAT(error(folder / "empty.yaml"), HasSubstr("got: 16,000,001 bytes: no experiment has"));
+  EXPECT_EQ(error(folder / "empty.yaml"),
+            message_of("cannot read the YAML file", (folder / "empty.yaml").string(),
+                       "16,000,001 bytes: no experiment has 16 MB", "a file that can be read",
+                       "a folder of files is named on the command line"));
   std::filesystem::resize_file(folder / "empty.yaml", 15);
   EXPECT_EQ(error(folder / "empty.yaml"),
             "the YAML file is empty\n  where: " + (folder / "empty.yaml").string() +
