@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "ddprun/base/error.h"
@@ -38,13 +39,14 @@ std::string one_of(const Units& units) {
   return fmt::format("a number and one of {}", fmt::join(std::views::keys(units), ", "));
 }
 
-/// "80GB" in bytes; empty: it is not a positive number with one of these units.
+/// "80GB" in bytes; empty: it is not a positive and finite number with one of these units.
 std::optional<double> with_unit(const std::string& text, const Units& units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const auto unit = units.find(std::string(end, text.data() + text.size()));
-  if (error != std::errc() || unit == units.end() || number <= 0) return {};
-  return number * unit->second;
+  if (error != std::errc() || unit == units.end()) return {};
+  number *= unit->second;
+  return number > 0 && std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
 std::optional<std::int64_t> ranks_of(const std::string& text) {

@@ -60,11 +60,12 @@ TEST(AccountOptions, NothingGivenAsksForNothing) {
 }
 
 TEST(AccountOptions, RefusesWhatHasNoUnitOrMeansNothing) {
-  for (const char* memory : {"80", "80 GB", "-1GB", "GB", "80KB", "1e999GB"}) {
+  for (const char* memory :
+       {"80", "80 GB", "-1GB", "GB", "80KB", "1e999GB", "1e300GB", "nanGB", "infGB"}) {
     EXPECT_THAT(refusal({.memory = memory}), HasSubstr("a size with its unit")) << memory;
   }
   for (const char* link :
-       {"200GB/s", "200GB/s,5", "5us,200GB/s", "200GB/s,5us,1", ",", "0GB/s,5us"}) {
+       {"200GB/s", "200GB/s,5", "5us,200GB/s", "200GB/s,5us,1", ",", "0GB/s,5us", "1GB/s,infus"}) {
     EXPECT_THAT(refusal({.link = link}), HasSubstr("a bandwidth and a latency")) << link;
   }
   for (const char* ranks : {"0", "-1", "4097", "two", "1,,2", "1.5"}) {
