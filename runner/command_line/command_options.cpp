@@ -32,6 +32,13 @@ const CLI::Validator kNoNan(
     },
     "");
 
+/// CLI11's own has words with all digits of the largest number.
+const CLI::Validator kNotNegative(
+    [](std::string& text) {
+      return std::strtod(text.c_str(), nullptr) < 0 ? text + " is below 0" : "";
+    },
+    "");
+
 /// CLI11 takes what lies outside of 64 bits for the number at their end.
 const CLI::Validator kSeed(
     [](std::string& text) {
@@ -297,9 +304,11 @@ void declare_commands(CLI::App& app, Request& request) {
   add_experiment_options(verify, request);
   add(verify, "--bound", request.bound, "X",
       "Largest difference that passes, relative to a parameter's largest gradient and to the loss "
-      "(default: 1e-5, or what rounding leaves open)");
+      "(default: 1e-5, or what rounding leaves open)")
+      ->check(kNotNegative);
   add(verify, "--parameter-bound", request.parameter_bound, "X",
-      "Largest absolute difference of a parameter after a step of SGD");
+      "Largest absolute difference of a parameter after a step of SGD")
+      ->check(kNotNegative);
 
   CLI::App& diff = command(
       "diff", "Name the step, phase and tensor in which experiments part from the first one",
@@ -312,7 +321,7 @@ void declare_commands(CLI::App& app, Request& request) {
   add(diff, "--ulp", request.ulp, "N",
       "What passes as rounding in forward and backward, in ulp of a tensor's largest "
       "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(kNotNegative);
 
   CLI::App& tune =
       command("tune", "Find the fastest setting of an experiment that trains, by real runs",

@@ -314,7 +314,7 @@ FileList collect_files(const std::vector<std::string>& paths) {
       out.files.emplace_back(path);
     } else {
       throw ConfigError({.what = "no such file or folder",
-                         .where = path,
+                         .where = path.empty() ? "the command line" : path,
                          .got = "nothing of that name",
                          .expected = "an experiment's YAML file, or a folder of them",
                          .hint = hint_of_absent(path)});

@@ -234,6 +234,12 @@ TEST(Command, WrongUsageIsStatusTwo) {
                                         {"sample", "--top-p"}}) {
     EXPECT_THAT(refusal_of(folder, {command, "a", option, "nan"}), HasSubstr("nan is no number"));
   }
+  for (const auto& [command, option] :
+       {std::pair("verify", "--bound"), {"verify", "--parameter-bound"}, {"diff", "--ulp"}}) {
+    EXPECT_THAT(refusal_of(folder, {command, "a", option, "-1"}),
+                HasSubstr(std::string("got: ") + option + ": -1 is below 0\n"));
+  }
+  EXPECT_THAT(refusal_of(folder, {""}), HasSubstr("\n  where: the command line\n"));
   for (const auto& [command, option] : {std::pair("run", "--output"),
                                         {"compare", "--threshold"},
                                         {"account", "--memory"},
