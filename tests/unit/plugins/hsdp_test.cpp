@@ -8,6 +8,7 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/proof/proof.h"
+#include "ddprun/proof/update_proof.h"
 #include "support/matchers.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
@@ -43,13 +44,15 @@ Outcome train(const Experiment& experiment, BackendKind backend) {
       [&](ProcessGroup& group) {
         Trainer trainer(experiment, make_plugins(registry(), experiment), group);
         for (int step = 0; step < 2; ++step) trainer.step(step);
-        const Sample last = trainer.step(2);
+        UpdateProof update(trainer.data_parallel(), training(experiment).optimizer, /*draw=*/1);
+        const Sample last = trainer.step(2, [&] { update.keep_gradients(); });
         DataParallel& ddp = trainer.data_parallel();
         Outcome mine{.off_plan = compare_with_plan(trainer.last_records(), trainer.planned()),
                      .bytes = ddp.buffers().allocated_bytes() + ddp.optimizer().state_bytes(),
                      .wire = wire_bytes(trainer.last_records()),
                      .norm = last[training().gradient_norm]};
-        mine.checks = {check_compute_copy(ddp, group), check_parameters_equal(ddp, group),
+        mine.checks = {update.finish(group), update.finish_formula(group, mine.norm),
+                       check_compute_copy(ddp, group), check_parameters_equal(ddp, group),
                        check_integer_gradients(ddp, group, {.micro_batches = 2})};
         mine.parameters = whole_parameters(ddp, ddp.buffers().all()).clone();
         return mine;

@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace ddprun {
@@ -28,6 +29,21 @@ TEST(CountUnequal, TakesEachZeroAndEachNaNForAnother) {
   EXPECT_EQ(count_unequal(expected, expected), 0);
   EXPECT_EQ(count_unequal(at::tensor({-0.0F, -NAN, NAN, 1.0F}), expected), 0);
   EXPECT_EQ(count_unequal(at::tensor({0.0F, 1.0F, NAN, NAN}), expected), 2);
+}
+
+TEST(DrawnRun, LiesAnywhereInItsPart) {
+  for (const std::int64_t size : {5, 40, 5000}) {
+    const Range part = {7, 7 + size};
+    std::int64_t begin = part.end, end = part.begin;
+    for (std::uint64_t draw = 0; draw < 5000; ++draw) {
+      const Range run = drawn_run(part, draw);
+      ASSERT_TRUE(part.contains(run));
+      begin = std::min(begin, run.begin);
+      end = std::max(end, run.end);
+    }
+    EXPECT_EQ(begin, part.begin);
+    EXPECT_EQ(end, part.end) << "of " << size;
+  }
 }
 
 TEST(CountUnequal, ToleratesAPartOfTheLargest) {

@@ -4,8 +4,10 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <cmath>
 #include <vector>
 
+#include "ddprun/proof/exact_update.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 #include "support/without_masters.h"
@@ -41,16 +43,17 @@ struct Told {
 };
 
 /// Of the second of two steps that an optimizer of `made` takes with a loss times `scale`, if the
-/// proof is told `config` and `told`.
+/// proof is told `config` and `told`. `rows`: of the larger parameter, (rows, 16).
 Check formula_check(const OptimizerConfig& made, const OptimizerConfig& config,
-                    BufferDtypes dtypes = {}, Told told = {}, double scale = 1) {
+                    BufferDtypes dtypes = {}, Told told = {}, double scale = 1,
+                    std::int64_t rows = 400) {
   at::manual_seed(1);
   Check check;
   double norm = 0;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Alone strategy;
     Scaling precision(dtypes, scale);
-    const std::vector<NamedTensor> parameters = {{"matrix", at::randn({400, 16}).requires_grad_()},
+    const std::vector<NamedTensor> parameters = {{"matrix", at::randn({rows, 16}).requires_grad_()},
                                                  {"norm", at::randn({7}).requires_grad_()}};
     DataParallel ddp(parameters, group, strategy, precision, made);
     const auto step = [&](UpdateProof* proof) {
@@ -111,10 +114,43 @@ TEST(OptimizerComputed, CatchesEachOtherNumber) {
   }
 }
 
+/// What the formula makes of a parameter of 0.5 and its moments.
+UpdatedElement updated(const OptimizerConfig& config, double g) {
+  const double p = 0.5, decay = 0.1, lr = 0.01;
+  if (config.name == OptimizerKind::sgd) {
+    const double v = 0.9 * 0.2 + g + decay * p;
+    return {p - lr * v, {v}};
+  }
+  const double m = 0.9 * 0.2 + 0.1 * g, v = 0.95 * 0.04 + 0.05 * g * g;
+  const double size = std::sqrt(v / (1 - std::pow(0.95, 3))) + 1e-8;
+  return {p * (1 - lr * decay) - lr / (1 - std::pow(0.9, 3)) * m / size, {m, v}};
+}
+
+TEST(OptimizerComputed, CatchesATenThousandthOfEachNumberThatIsWritten) {
+  for (const OptimizerConfig& config : {adamw(), sgd(0.9)}) {
+    const UpdateRule rule = {.config = config,
+                             .settings = {.weight_decay = 0.1},
+                             .lr = 0.01,
+                             .gradient_scale = 0.5,
+                             .updates = 3};
+    const UpdatedElement before = {0.5, {0.2, 0.04}}, right = updated(config, 0.5 * 0.3);
+    EXPECT_TRUE(follows(rule, before, 0.3, right, {}));
+    UpdatedElement wrong[] = {right, right, right};
+    for (double* const number : {&wrong[0].parameter, &wrong[1].moments[0], &wrong[2].moments[1]}) {
+      *number *= 1 + 1e-4;
+    }
+    for (const int i : {0, 1, 2}) {
+      EXPECT_EQ(follows(rule, before, 0.3, wrong[i], {}), wrong[i].moments[1] == 0 && i == 2) << i;
+    }
+  }
+}
+
 TEST(OptimizerComputed, CatchesAnotherNormOfTheGradients) {
   OptimizerConfig clips = adamw();
   clips.clip_norm = 0.01;
   EXPECT_EQ(formula_check(clips, clips).status, CheckStatus::passed);
+  EXPECT_EQ(formula_check(clips, clips, {}, {}, 1, 70'000).status, CheckStatus::passed)
+      << "of more gradients than are added up at a time";
   const Check check = formula_check(clips, clips, {}, {.norm_factor = 0.999});
   EXPECT_EQ(check.status, CheckStatus::failed);
   EXPECT_THAT(check.detail, HasSubstr("the step clipped by a gradient norm of "));
