@@ -99,6 +99,21 @@ TEST(RanksSteps, ThatOneDropsAreFound) {
               HasSubstr("got: on rank 1: step 3 of 2 micro-batches, drop_gradients()"));
 }
 
+TEST(RanksSteps, OfALongTrainingAreHeldAgainstEachOtherAsItGoesOn) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    StepsAlike steps(group, /*each_exchanges=*/false);
+    const auto make = [&](int from, int to) {
+      for (int step = from; step < to; ++step) {
+        steps.backward_done({0, 1});
+        steps.end(step == 1500 && group.rank() == 1 ? 0.2 : 0.1, 0);
+      }
+    };
+    make(0, 2048);
+    EXPECT_THAT(test::error_of([&] { make(2048, 2049); }),
+                HasSubstr("on rank 1: step 1500 of 1 micro-batch, lr 0.2"));
+  });
+}
+
 /// A rank that says of each step how many micro-batches it has.
 class CountingRank {
  public:
@@ -213,6 +228,17 @@ const OtherChoice kOtherChoices[] = {
     {"groups", "{name: zero1}",
      [](auto& optimizer) { optimizer.groups = {{.match = "w*", .weight_decay = 0.5}}; },
      "; of w*: lr_scale 1, weight_decay 0.5", "momentum 0"},
+    {"lr_scale", "{name: zero1}",
+     [](auto& optimizer) { optimizer.groups = {{.match = "w*", .lr_scale = 2}}; },
+     "; of w*: lr_scale 2, weight_decay 0.1", "momentum 0"},
+    {"betas", "{name: zero1}", [](auto& optimizer) { optimizer.betas[1] = 0.99; },
+     "of betas 0.9 and 0.99, ", "of betas 0.9 and 0.95, "},
+    {"eps", "{name: zero1}", [](auto& optimizer) { optimizer.eps = 1e-6; }, "eps 1e-06, ",
+     "eps 1e-08, "},
+    {"momentum", "{name: zero1}", [](auto& optimizer) { optimizer.momentum = 0.5; }, "momentum 0.5",
+     "momentum 0"},
+    {"overlap", "{name: zero1}", [](auto& optimizer) { optimizer.overlap = true; },
+     "momentum 0, overlap", "momentum 0"},
 };
 INSTANTIATE_TEST_SUITE_P(Differ, RanksChoices, testing::ValuesIn(kOtherChoices),
                          [](const auto& info) { return info.param.name; });
@@ -220,22 +246,27 @@ INSTANTIATE_TEST_SUITE_P(Differ, RanksChoices, testing::ValuesIn(kOtherChoices),
 /// A class of the program's own, whose options nobody knows.
 class Planned final : public Strategy {
  public:
-  explicit Planned(std::int64_t bytes) : bytes_(bytes) {}
+  Planned(std::int64_t bytes, PlannedIn in) : bytes_(bytes), in_(in) {}
   Plan plan(const ParameterLayout&, int) const override {
-    return {.collectives = {{CollectiveKind::all_reduce, bytes_}}};
+    return {.collectives = {{CollectiveKind::all_reduce, bytes_, in_}}};
   }
   void finish_backward() override {}
 
  private:
   std::int64_t bytes_;
+  PlannedIn in_;
 };
 
 TEST(RanksChoices, PlansAreHeldAgainstEachOther) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    Planned strategy(group.rank() == 1 ? 512 : 256);
-    EXPECT_THAT(refusal_of(at::ones({8, 8}).requires_grad_(), group, strategy),
+    const bool other = group.rank() == 1;
+    Planned more(other ? 512 : 256, PlannedIn::step);
+    EXPECT_THAT(refusal_of(at::ones({8, 8}).requires_grad_(), group, more),
                 AllOf(HasSubstr("got: on rank 1: a plan with all_reduce of 512 bytes"),
                       HasSubstr("expected: as on rank 0: a plan with all_reduce of 256 bytes")));
+    Planned later(256, other ? PlannedIn::update : PlannedIn::step);
+    EXPECT_THAT(refusal_of(at::ones({8, 8}).requires_grad_(), group, later),
+                HasSubstr("got: on rank 1: a plan with all_reduce of 256 bytes in update()"));
   });
 }
 

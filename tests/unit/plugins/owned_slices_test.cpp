@@ -126,12 +126,22 @@ class ForgetsTheEmptyRange : public OwnsSlices {
   }
 };
 
+/// The last elements are nobody's.
+class ForgetsTheEnd : public OwnsSlices {
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    plan.holding.owned = {rank == 0 ? Range{0, layout.all().end - 16} : Range{}};
+    return plan;
+  }
+};
+
 TEST(OwnedSlices, PlansThatLeaveElementsOutAreRefused) {
   test::run_ranks(2, [](ProcessGroup& group) {
     OwnsTwice twice;
     ForgetsTheEmptyRange forgets;
+    ForgetsTheEnd forgets_the_end;
     for (Strategy* const strategy :
-         {static_cast<Strategy*>(&twice), static_cast<Strategy*>(&forgets)}) {
+         std::initializer_list<Strategy*>{&twice, &forgets, &forgets_the_end}) {
       EXPECT_THAT(test::error_of([&] { Training(group, *strategy); }),
                   HasSubstr("do not own each element once"));
     }
