@@ -38,7 +38,7 @@ struct Model {
   }
 
   at::Tensor forward(DataParallel& ddp, at::Tensor x) const {
-    for (int i = 0; i < kUnits; ++i) x = unit(ddp, i, x);
+    for (int i = 0; i < std::ssize(weights); ++i) x = unit(ddp, i, x);
     return x;
   }
 
@@ -150,9 +150,11 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Units, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 /// What rank 0 is told.
-std::string refused(const Step& backward, const std::string& strategy_yaml = "{name: fsdp}") {
+std::string refused(const Step& backward, const std::string& strategy_yaml = "{name: fsdp}",
+                    int units = kUnits) {
   return test::of_ranks(2, [&](ProcessGroup& group) {
-    const Model model;
+    Model model;
+    model.weights.resize(units);
     const auto strategy = test::strategy_of(strategy_yaml);
     Precision precision;
     DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
@@ -178,6 +180,26 @@ TEST(UnitsRefused, OutOfOrder) {
                                      HasSubstr("expected: unit 1 of 4")));
   EXPECT_THAT(forward({0, 1, 2, 3, 3}), HasSubstr("expected: no unit after 3, or unit 0"));
   EXPECT_THAT(forward({-1}), HasSubstr("got: unit -1"));
+}
+
+// Unit 3 reads what is unit 1's, whose gradients have the same place.
+TEST(UnitsRefused, AGradientThatComesBeforeThoseInItsPlaceAreSent) {
+  const auto backward = [](const Model& model, DataParallel& ddp, const ProcessGroup& group) {
+    ddp.backward(ddp.forward([&] {
+      at::Tensor x = model.unit(ddp, 0, input_of(group, 0));
+      x = model.unit(ddp, 2, ddp.unit(1, [&] { return x; }));
+      return ddp
+          .unit(3,
+                [&] {
+                  return at::matmul(at::matmul(x, model.weights[3].tensor),
+                                    model.weights[1].tensor);
+                })
+          .sum();
+    }));
+  };
+  EXPECT_THAT(refused(backward, "{name: zero2}"),
+              AllOf(HasSubstr("in another order than that of the model's units"),
+                    HasSubstr("got: that of w1 before those of unit unit 3")));
 }
 
 TEST(UnitsRefused, AParameterThatIsReadWhereItIsNotGathered) {
@@ -206,7 +228,7 @@ TEST(UnitsRefused, AParameterThatIsReadWhereItIsNotGathered) {
 at::Tensor nested(const Model& model, DataParallel& ddp) {
   return ddp.unit(0, [&] {
     at::Tensor x = at::ones({2, 4});
-    for (int i = 1; i < kUnits; ++i) x = model.unit(ddp, i, x);
+    for (int i = 1; i < std::ssize(model.weights); ++i) x = model.unit(ddp, i, x);
     return at::matmul(x, model.weights[0].tensor).sum();
   });
 }
@@ -215,8 +237,12 @@ TEST(UnitsRefused, WithinAnotherWhereAThirdTakesItsPlace) {
   const auto evaluate = [](const Model& model, DataParallel& ddp, const ProcessGroup&) {
     ddp.evaluate([&] { return nested(model, ddp); });
   };
-  EXPECT_THAT(refused(evaluate), AllOf(HasSubstr("a unit was computed within another one"),
-                                       HasSubstr("got: unit 1 within unit 0")));
+  for (const int units : {3, 4}) {
+    EXPECT_THAT(refused(evaluate, "{name: fsdp}", units),
+                AllOf(HasSubstr("a unit was computed within another one"),
+                      HasSubstr("got: unit 1 within unit 0")));
+  }
+  EXPECT_EQ(refused(evaluate, "{name: fsdp}", 2), "no error");
 }
 
 /// A model of one unit need not name it.
