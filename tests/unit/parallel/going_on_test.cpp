@@ -12,6 +12,7 @@
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/parallel/training_state.h"
 #include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/proof/proof.h"
 #include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
@@ -61,7 +62,10 @@ Saved train(ProcessGroup& group, const std::string& strategy_yaml, int first, in
   const auto strategy = test::strategy_of(strategy_yaml);
   Precision precision;
   DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
-  if (from) load(ddp, from->own);
+  if (from) {
+    load(ddp, from->own);
+    EXPECT_NE(check_parameters_equal(ddp, group).status, CheckStatus::failed);
+  }
   for (int step = first; step < last; ++step) {
     const at::Tensor x = at::arange(16, at::kFloat).view({2, 8}).add(step + group.rank() * 3).cos();
     ddp.backward(ddp.forward([&] { return at::matmul(at::matmul(x, b), a.t()).square().mean(); }));
@@ -95,10 +99,19 @@ INSTANTIATE_TEST_SUITE_P(Strategies, GoingOn,
 TEST(OwnState, IsOfParametersThatLieAsTheyLay) {
   test::run_ranks(2, [](ProcessGroup& group) {
     std::vector<NamedTensor> saved;
-    for (const bool other : {false, true}) {
-      std::vector<NamedTensor> parameters = {{"a", at::ones({8, 6}).requires_grad_()},
-                                             {"b", at::ones({6, 8}).requires_grad_()}};
-      if (other) std::swap(parameters[0], parameters[1]);
+    // Names, and which two of the three are a unit: of 32 elements, and 16 of padding behind one.
+    for (const char* const names : {"ab c", "ba c", "a bc"}) {
+      std::vector<NamedTensor> parameters;
+      int unit = 0;
+      for (const char name : std::string(names)) {
+        if (name == ' ') {
+          ++unit;
+        } else {
+          parameters.push_back({std::string(1, name), at::ones({4, 4}).requires_grad_(),
+                                "unit " + std::to_string(unit)});
+        }
+      }
+      const bool other = names != std::string("ab c");
       const auto strategy = test::strategy_of("{name: local_sgd, every: 2}");
       Precision precision;
       DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
