@@ -61,6 +61,13 @@ TEST_F(GradientScratchTest, KeepsValuesOfWhatAGradientNeedsThePlaceOf) {
   EXPECT_TRUE(view.equal(at::arange(10.0F, 30.0F)));
 }
 
+TEST_F(GradientScratchTest, KeepsValuesOfWhichTheLastLineAloneIsNeeded) {
+  const at::Tensor tensor = empty(kEach, 0);
+  ASSERT_EQ(place(tensor), 3 * kEach);
+  scratch_->claim(buffer_.narrow(0, 4 * kEach - 16, 16));
+  EXPECT_EQ(place(tensor), -1);
+}
+
 TEST_F(GradientScratchTest, LendsNothingThatIsWrittenUntilItIsReleased) {
   scratch_->claim(gradient(2));
   EXPECT_EQ(place(empty(kEach, 0)), 3 * kEach);
