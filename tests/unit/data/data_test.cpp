@@ -172,6 +172,8 @@ TEST_F(DataTest, HeaderOfLlmCIsLeftOut) {
   const auto data = open_data(tokens({good}), 8, 4, 0);
   EXPECT_EQ(data->tokens(), 6);
   EXPECT_TRUE((data->batch(0, 0, 4).ids == 7).all().item<bool>());
+  EXPECT_THAT(refusal(tokens({write("bad.bin", with_header({7, 7, 7, 7, 9, 7}))}), 8).got,
+              HasSubstr("token 9 at position 4"));
   EXPECT_THAT(refusal(tokens({good}, TokenType::uint32)).expected, HasSubstr("uint16"));
   EXPECT_THAT(refusal(tokens({write("cut.bin", with_header({7, 7, 7, 7, 7}))})).expected,
               HasSubstr("1036 bytes"));
@@ -211,6 +213,13 @@ TEST_F(DataTest, ATokenFileIsCheckedOnceUntilItIsWrittenTo) {
   EXPECT_NE(hash(fresh), then) << "its time may be the same";
 }
 
+TEST_F(DataTest, ATokenFileIsCheckedAgainForAnotherVocabulary) {
+  const std::string path = write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, 300});
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_NO_THROW(open_data(tokens({path}), 301, 4, 0));
+  EXPECT_THAT(refusal(tokens({path}), 300).got, HasSubstr("token 300 at position 4"));
+}
+
 const std::string kChanged = "the data changed while the run read it";
 
 TEST_F(DataTest, ATokenFileThatIsCutIsAnErrorThatNamesIt) {
@@ -233,6 +242,18 @@ TEST_F(DataTest, ATokenFileThatIsWrittenToIsAnError) {
               HasSubstr("not in the vocabulary"));
   fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::seconds(9));
   EXPECT_EQ(test::error_text_of([&] { data->check_unchanged(); }).got, "it was written to");
+}
+
+TEST_F(DataTest, EachTokenFileOfSeveralStaysAsItIs) {
+  const std::string first = write_numbers<std::uint16_t>("1.bin", {1, 2, 3, 4, 5});
+  const std::string last = write_numbers<std::uint16_t>("2.bin", {1, 2, 3, 4, 5});
+  DataConfig mixed = tokens({first, last});
+  mixed.weights = {1, 1};
+  const auto sequence = open_data(tokens({first, last}), 8, 4, 0);
+  const auto mixture = open_data(mixed, 8, 4, 0, /*global_batch=*/2);
+  fs::resize_file(last, 4);
+  EXPECT_EQ(test::error_text_of([&] { sequence->check_unchanged(); }).where, last);
+  EXPECT_EQ(test::error_text_of([&] { mixture->check_unchanged(); }).where, last);
 }
 
 TEST_F(DataTest, ContentsAreTheSameOrNotThoseOfThePlan) {

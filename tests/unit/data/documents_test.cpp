@@ -1,6 +1,9 @@
 // Documents in samples: where each begins, which targets count, and by what the loss is divided.
 #include <ATen/ops/equal.h>
 
+#include <chrono>
+#include <filesystem>
+
 #include "ddprun/data/data.h"
 #include "support/matchers.h"
 #include "support/temporary_folder.h"
@@ -73,6 +76,38 @@ TEST_F(Documents, TheMeanOverBatchesIsThatOfTheStep) {
       }
     }
   }
+}
+
+TEST_F(Documents, EndWhereverAFileIsReadToInPieces) {
+  constexpr int kCount = 600'000;  // more than a MiB
+  std::vector<int> ends;
+  for (int end = 3; end < kCount; end += 10) ends.push_back(end);
+  const auto data = open(
+      {.source = DataKind::tokens, .path = {tokens("a.bin", kCount, ends)}, .document_end = kEnd});
+  for (std::int64_t step = 0; step < 20; ++step) {
+    const Batch whole = data->batch(step, 0, kBatch);
+    EXPECT_DOUBLE_EQ(whole.divisor, (whole.targets >= 0).sum().item<double>()) << "step " << step;
+  }
+}
+
+TEST_F(Documents, OfAFileThatWasReadEndWithAnotherTokenIfToldSo) {
+  DataConfig config = {.source = DataKind::tokens, .path = {tokens("a.bin", 60, {2, 30})}};
+  std::filesystem::last_write_time(
+      config.path[0], std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  for (const std::int64_t end : {kEnd, std::int64_t{5}}) {
+    config.document_end = end;
+    const Batch whole = open(config)->batch(0, 0, kBatch);
+    EXPECT_DOUBLE_EQ(whole.divisor, (whole.targets >= 0).sum().item<double>()) << end;
+  }
+}
+
+TEST_F(Documents, OfNothingButEndsHaveNoLoss) {
+  const auto data = open({.source = DataKind::tokens,
+                          .path = {tokens("a.bin", 9, {0, 1, 2, 3, 4, 5, 6, 7, 8})},
+                          .document_end = kEnd});
+  const Batch batch = data->batch(0, 0, kBatch);
+  EXPECT_EQ(batch.targets.max().item<std::int64_t>(), -100);
+  EXPECT_EQ(batch.divisor, 1) << "0 would stand for all of them";
 }
 
 TEST_F(Documents, WithoutAnEndAreNotMarked) {

@@ -88,6 +88,17 @@ TEST_F(MixedFiles, HaveTheirSharesOnAnyNumberOfRanksAndInEachOrder) {
   }
 }
 
+TEST_F(MixedFiles, AnotherContentOfAnyIsAnotherContent) {
+  const auto hash = [this] {
+    return open_data(config(DataOrder::random), 256, 8, 1, 8)->content_hash();
+  };
+  for (const char* const name : {"a/1.txt", "a/2.txt", "c.txt"}) {
+    const std::uint64_t before = hash();
+    folder_.write(name, std::string(90, 'x'));
+    EXPECT_NE(hash(), before) << name;
+  }
+}
+
 TEST_F(MixedFiles, SequentialReadsEachFromItsBegin) {
   const auto data = open_data(config(DataOrder::sequential), 256, 8, 1, 8);
   std::int64_t next = 0;
