@@ -83,6 +83,7 @@ TEST_F(CheckpointFiles, HashesOfSomeElementsAreNotEnough) {
                                              {{0, 3, 0}},
                                              {{1, 3, 0}},
                                              {{0, 2, 0}, {1, 3, 0}},
+                                             {{0, 2, 0}, {1, 2, 0}},
                                              {{0, std::numeric_limits<std::int64_t>::max(), 0}},
                                              {{0, 4, 0}, {0, 4, 0}},
                                              {{0, 0, 0}}}) {
@@ -92,12 +93,25 @@ TEST_F(CheckpointFiles, HashesOfSomeElementsAreNotEnough) {
 }
 
 TEST_F(CheckpointFiles, NumbersThatAreNotFiniteAreSeen) {
-  for (const float value : {NAN, INFINITY, -INFINITY}) {
-    at::Tensor w = at::ones({4});
-    w[3] = value;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+    at::Tensor w = at::ones({4}, dtype);
     write_checkpoint(folder(), w);
-    EXPECT_THAT(damage(), HasSubstr("values that are not finite"));
+    EXPECT_EQ(damage(), "") << dtype;
+    for (const float value : {NAN, INFINITY, -INFINITY}) {
+      w[3] = value;
+      write_checkpoint(folder(), w);
+      EXPECT_THAT(damage(), HasSubstr("values that are not finite")) << dtype;
+    }
   }
+}
+
+TEST_F(CheckpointFiles, MomentsAreFiniteAndWhatPluginsCarryNeedNotBe) {
+  const at::Tensor values = at::full({3}, NAN);
+  state_.files[rank_file(0)] = write_file(folder() / rank_file(0), "strategy.q", values);
+  EXPECT_EQ(first_damage(folder(), state_), "");
+  state_.files[kOptimizerFile] = write_file(folder() / kOptimizerFile, "w.exp_avg", values);
+  EXPECT_EQ(first_damage(folder(), state_),
+            "optimizer.safetensors: w.exp_avg: values that are not finite");
 }
 
 /// Bytes flipped, left out, repeated, put in, or cut off.
@@ -177,6 +191,12 @@ TEST_F(CheckpointFiles, DifferencesAreNamed) {
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].words, "F32 [4], and F32 [2]");
   EXPECT_EQ(found[1].words, "only in the second");
+  fs::remove(other / rank_file(0));
+  write_file(other / kModelFile, "v", at::ones({2}));
+  found = differences(folder(), other);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].name + " " + found[0].words, "w only in the first");
+  EXPECT_EQ(found[1].name + " " + found[1].words, "v only in the second");
 }
 
 }  // namespace
