@@ -31,6 +31,15 @@ TEST_F(StoreRounds, TheLastToComeIsToldSo) {
   EXPECT_EQ(store_->getNumKeys(), 0);
 }
 
+TEST_F(StoreRounds, LongTextsTravelInPiecesAndLeaveNone) {
+  const std::string third((std::size_t{4} << 20) / 3 + 1, 'x');  // three are more than an answer
+  for (int rank = 0; rank < 3; ++rank) round_of(3).bring(rank, third + std::to_string(rank));
+  EXPECT_LT(store_->get_to_str("round").size(), 100U);
+  EXPECT_THAT(round_of(3).texts(), ElementsAre(third + "0", third + "1", third + "2"));
+  round_of(3).remove();
+  EXPECT_EQ(store_->getNumKeys(), 0);
+}
+
 TEST_F(StoreRounds, WhoDoesNotComeIsNamedByItsNumberInTheRun) {
   round_of(4, {1, 3, 5, 7}).bring(2);
   const ErrorText error = test::error_text_of<TimeoutError>([&] {

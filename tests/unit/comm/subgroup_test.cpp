@@ -30,7 +30,9 @@ TEST(Subgroups, SumTheirOwnAndAreRecordedWithTheRest) {
           Work first = row.all_reduce(in_row, ReduceOp::sum, "row");
           Work second = column.all_reduce(in_column, ReduceOp::sum, "column");
           Work third = group.all_reduce(all, ReduceOp::sum, "all");
+          EXPECT_EQ(group.open_collectives().size(), 3U);
           for (Work* work : {&third, &second, &first}) work->wait();
+          EXPECT_EQ(group.open_collectives().size(), 0U);
           EXPECT_EQ(in_row[0].item<int>(), me < 2 ? 3 : 12);
           EXPECT_EQ(in_column[0].item<int>(), me % 2 == 0 ? 5 : 10);
           EXPECT_EQ(all[0].item<int>(), 15);
