@@ -58,8 +58,10 @@ TEST_P(FrozenAndTied, WhatIsTrainedHasTheGradientsThatItHasWhenAllIs) {
       {"token_embeddings.weight"},
       {"lm_head.weight"},
       {"*.ln?.weight", "ln_final.weight"},
-      {"*.q_proj.weight"},             // of three products that are one
+      {"*.q_proj.weight"},  // of three products that are one
+      {"*.v_proj.weight"},
       {"*.w1.weight", "*.w2.weight"},  // of two
+      {"*.w3.weight"},
       {"*.output_proj.weight"},
       {"token_embeddings.weight", "layers.0.ln1.weight", "layers.0.attn.[qkv]_proj.weight"},
       {"layers.1.*"},  // between blocks that are trained
