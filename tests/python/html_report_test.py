@@ -407,6 +407,14 @@ class Page(unittest.TestCase):
         table["lines"], data[0]["operators"] = cells, operators
         return with_data(self.page, data)
 
+    def test_long_runs_are_drawn(self):
+        data, steps = data_of(self.page), 20000
+        for row in data[0]["result"]["rows"]:
+            del row["ranks"][1:]
+            row["ranks"][0]["samples"] = {"step": list(range(steps)), "warmup": [False] * steps, "step_ms": [1.0] * steps}
+        shown = "pictures.filter(picture => picture.title === 'Each step').map(picture => (picture.show(), picture.drawn.label))"
+        self.assertEqual(self.seen(shown, with_data(self.page, data)), ["Lines of 4 rows."])
+
     def test_many_rows_are_all_there(self):
         dom = self.dom(self.many(1000))
         self.assertEqual(len(Rows(dom).lines), 1000)

@@ -139,15 +139,15 @@ function samplesPicture(view, kind) {
   if (!["training", "attention", "collectives"].includes(kind) || !some) return null;
   return new Picture(kind === "training" ? "Each step" : "Each call", "The slowest rank of each, warm-up included. What the table says is of those behind the shaded part.", () => view.with(kind, time), rows => {
     const lines = samplesOf(rows, [[time, overRanks(kind), "", {}]]);
-    const measured = lines.flatMap(line => line.steps.filter(each => !each.warmup).map(each => each.step));
-    const highest = Math.max(...lines.flatMap(line => line.steps.filter(each => !each.warmup).map(each => each.value)));
+    const measured = lines.flatMap(line => line.steps.filter(each => !each.warmup));
+    const highest = measured.reduce((most, each) => Math.max(most, each.value), 0); // of more than a call takes arguments
     const beyond = lines.some(line => line.steps.some(each => each.value > 2 * highest)); // a warm-up would flatten all others
     const logarithmic = kind !== "training" && wantsLogarithm(rows.slice(0, kMostLines).map(row => row.figures[time]));
     const yAxis = axis(titleOf(view, kind, time), logarithmic ? {logarithmic} : {beginAtZero: true, ...beyond && {max: Number((2 * highest).toPrecision(1))}});
     return {
       height: linesHeight(lines),
       config: lineConfig(lines, axis(kind === "training" ? "step" : "call", {write: value => Number.isInteger(value) ? value : ""}), yAxis,
-        {warmupBand: {until: Math.min(...measured) - 0.5}}),
+        {warmupBand: {until: measured.reduce((least, each) => Math.min(least, each.step), Infinity) - 0.5}}),
       label: `Lines of ${firstOf(rows, kMostLines)}.${beyond && !logarithmic ? " Some calls of the warm-up lie above what is shown." : ""}`, ...numbersOf("step", lines),
     };
   });
