@@ -14,6 +14,7 @@
 #include "ddprun/config/options_io.h"
 #include "ddprun/model/llama_layout.h"
 #include "runner/command/commands.h"
+#include "runner/command/out_file.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
@@ -84,7 +85,7 @@ int export_hf(const fs::path& folder, const fs::path& target) {
   if (verify(folder) != kExitDone) return kExitFailed;
   const ConfigNode experiment = parse_yaml(state.config, (folder / kStateFile).string());
   write_llama(SafetensorsFile(folder / kModelFile), read_section<ModelConfig>(experiment, "model"),
-              fs::absolute(target).lexically_normal());
+              new_folder(target));
   std::cout << printable_line(target.string()) << ": the weights in Llama's layout\n";
   return kExitDone;
 }

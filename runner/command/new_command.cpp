@@ -18,6 +18,7 @@
 #include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
+#include "runner/command/out_file.h"
 #include "runner/command/plugin_name.h"
 #include "runner/launch/shipped_files.h"
 
@@ -110,8 +111,7 @@ void write_whole(const Sources& sources, const fs::path& folder, const fs::path&
 }
 
 void write_sources(const Sources& sources, const std::string& where) {
-  fs::path folder = fs::absolute(where).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();  // "folder/"
+  const fs::path folder = new_folder(where);
   fs::path hidden;
   try {
     check_is_free(folder);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <iostream>
 
 #include "ddprun/base/error.h"
@@ -52,6 +51,11 @@ void write_out(const std::string& out, const std::function<void(const TextSink&)
                  .expected = "a file in a folder that is there, and room on its disk",
                  .hint = "--out names it"});
   }
+}
+
+fs::path new_folder(const fs::path& path) {
+  const fs::path folder = fs::absolute(path).lexically_normal();
+  return folder.has_filename() ? folder : folder.parent_path();
 }
 
 std::ostream& words_beside(const std::string& out) {

@@ -1,6 +1,7 @@
-// The file that --out names.
+// The file that --out names, and folders that commands make.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <iosfwd>
 #include <string>
@@ -18,6 +19,10 @@ void refuse_as_out(const std::string& out, const std::vector<std::string>& read)
 
 /// By write_durably(); a device, a pipe or a link stays, and is written into. Throws Error.
 void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell);
+
+/// Where a folder is to be made: absolute, and without a slash at its end, so that it has a name to
+/// hide beside until it is whole.
+std::filesystem::path new_folder(const std::filesystem::path& path);
 
 /// Where the command says what it wrote: stdout, or stderr beside a file that is stdout.
 std::ostream& words_beside(const std::string& out);

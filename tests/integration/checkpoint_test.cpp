@@ -295,7 +295,7 @@ TEST_F(Checkpoint, IsInspectedVerifiedAndCompared) {
 TEST_F(Checkpoint, WeightsBeginAnotherRunInEitherLayout) {
   run({save_});
   const double last = losses_of(last_row(folder_)).at(7);
-  checkpoint({"export", "saved", "llama"});
+  checkpoint({"export", "saved", "llama/"});
   EXPECT_THAT(folder_.read("llama/config.json"), HasSubstr("LlamaForCausalLM"));
   std::set<double> first;
   for (const char* from : {"model.init_from=saved/step-00000008", "model.init_from=llama",
