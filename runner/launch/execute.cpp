@@ -1,8 +1,6 @@
 // Ranks by fork, or in place.
 #include "runner/launch/execute.h"
 
-#include <spdlog/spdlog.h>
-
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
@@ -129,11 +127,7 @@ std::string Executor::of_rank_0(const std::string& topic, const std::string& tex
   const auto first = [](const std::vector<std::string>& texts) { return texts.front(); };
   const double timeout_s = CommConfig{}.timeout_s;
   const std::string decision = decide_in_launch(*joined_, topic, text, timeout_s, first);
-  try {  // it may end soon, and it may serve the store
-    if (joined_->rank == 0) wait_until_heard(*joined_, topic, timeout_s);
-  } catch (const std::exception& failure) {
-    spdlog::debug("not all ranks heard what rank 0 says: {}", failure.what());
-  }
+  if (joined_->rank == 0) wait_until_heard(*joined_, topic, timeout_s);
   return decision;
 }
 

@@ -99,14 +99,6 @@ std::string decision_of(const std::vector<std::string>& texts) {
   return wrong.what.empty() ? json_text(bound_ranks(claims)) : json_text(wrong);
 }
 
-void stay(const RankInfo& joined) {
-  try {
-    wait_until_heard(joined, kTopic, kStayS);
-  } catch (const std::exception& failure) {
-    spdlog::debug("not all ranks heard the refusal: {}", failure.what());
-  }
-}
-
 }  // namespace
 
 std::string plan_text(std::string_view command, const std::vector<PlannedFile>& files) {
@@ -191,7 +183,7 @@ int agree_on_plan(const RankInfo& joined, std::string_view command,
     return kExitDone;
   }
   std::cerr << "error: " << ConfigError(*refusal).what() << std::endl;
-  stay(joined);
+  wait_until_heard(joined, kTopic, kStayS);
   return kExitUsage;
 }
 
@@ -205,7 +197,7 @@ int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusa
                           .hint = kHint};
   try {
     impose_in_launch(*joined, kTopic, json_text(text), kTellS);
-    stay(*joined);
+    wait_until_heard(*joined, kTopic, kStayS);
   } catch (const std::exception& failure) {
     spdlog::debug("the other ranks could not be told: {}", failure.what());
   }

@@ -99,6 +99,12 @@ TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
   EXPECT_THAT(ends, Each(0)) << "exit status, or minus the signal";
 }
 
+TEST(DecideInLaunch, StandsThoughARankIsGoneBeforeItHeard) {
+  const RankInfo info = joined({.rank = 0, .world_size = 2}, free_port());
+  EXPECT_EQ(impose_in_launch(info, "end", "now", 10), "now");
+  EXPECT_NO_THROW(wait_until_heard(info, "end", 0.2));
+}
+
 // The store of torchrun's agent outlives the ranks that it starts again.
 TEST(DecideInLaunch, RanksThatAreStartedAgainHearNothingOfTheFirstStart) {
   const int port = free_port();

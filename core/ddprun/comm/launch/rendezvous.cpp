@@ -211,7 +211,11 @@ std::string impose_in_launch(const RankInfo& info, const std::string& topic,
 
 void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s) {
   const auto timeout = to_milliseconds(timeout_s);
-  round_of_readers(*topic_store(info, topic, timeout), info).wait(timeout);
+  try {
+    round_of_readers(*topic_store(info, topic, timeout), info).wait(timeout);
+  } catch (const std::exception& failure) {
+    spdlog::debug("not all ranks heard what was decided: {}", failure.what());
+  }
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {

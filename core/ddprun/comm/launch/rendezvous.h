@@ -67,7 +67,7 @@ std::string decide_in_launch(
 /// holds, which is another one's if that came first.
 std::string impose_in_launch(const RankInfo& info, const std::string& topic,
                              const std::string& decision, double timeout_s);
-/// Waits until all ranks have heard the decision, because this process may serve the store and end.
+/// Waits, `timeout_s` at most, until all have heard it: this process may serve the store and end.
 void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s);
 
 /// The same for ranks that are threads of one process: each calls it with the same in-process
