@@ -5,9 +5,7 @@
 
 #include <boost/algorithm/string/replace.hpp>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <ranges>
 #include <system_error>
@@ -15,6 +13,7 @@
 #include "ddprun/base/durable_file.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/regular_file.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
@@ -63,8 +62,7 @@ Sources renamed_example(const fs::path& example, const std::string& name) {
   Sources sources;
   std::string old;
   for (const fs::directory_entry& entry : fs::directory_iterator(example)) {
-    std::ifstream in(entry.path());
-    sources[entry.path().filename()] = {std::istreambuf_iterator<char>(in), {}};
+    sources[entry.path().filename()] = read_whole(entry.path());
     if (entry.path().extension() == ".cpp") old = entry.path().stem();
   }
   Sources renamed;

@@ -243,9 +243,8 @@ Observation unusable(const std::string& library, const ConfigError& error) {
 
 /// shm maps other ranks' memory through /proc/PID/fd, which takes a debugger's rights.
 std::string tracing() {
-  std::ifstream in("/proc/sys/kernel/yama/ptrace_scope");
-  int scope = 0;
-  return in >> scope ? fmt::format("ptrace_scope {}", scope) : "no ptrace_scope";
+  const auto scope = number_in("/proc/sys/kernel/yama/ptrace_scope");
+  return scope ? fmt::format("ptrace_scope {}", *scope) : "no ptrace_scope";
 }
 
 /// It measures for about two seconds.

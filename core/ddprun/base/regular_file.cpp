@@ -85,9 +85,7 @@ std::string RegularFile::change() const {
   if (now.st_size != opened_.st_size) {
     return bytes_text(now.st_size) + ", and " + bytes_text(opened_.st_size) + " at first";
   }
-  const bool written = now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
-                       now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec;
-  return written ? "it was written to" : "";
+  return identity_of(now) == identity_of(opened_) ? "" : "it was written to";
 }
 
 std::string read_whole(const std::filesystem::path& path) {
