@@ -138,6 +138,39 @@ std::vector<std::string> ties_of(const TuningResult& result, std::size_t winner)
   return out;
 }
 
+/// What the winner is, in a sentence: "strategy=flat saves 23 % ...".
+std::string verdict_words(const TuningResult& result) {
+  const Tuning& tuning = result.tuning;
+  const auto winner = result.halving.winner();
+  const auto best = result.halving.best();
+  if (!winner) return "no candidate came through: nothing is recommended";
+  const std::string name = name_of_candidate(tuning, *winner);
+  const auto time = fmt::format("{:.2f} ms a step", summary_of(result.halving, *winner).mean);
+  if (!tuning.reference) {
+    return fmt::format("fastest: {}, {}; {} does not run here", name, time, tuning.reference_words);
+  }
+  const std::string& reference = tuning.reference_words;
+  const Standing standing = result.halving.contenders()[*tuning.reference].standing;
+  if (standing == Standing::failed || standing == Standing::unproved) {
+    return fmt::format("fastest: {}, {}; {} {}", name, time, reference,
+                       standing == Standing::failed ? "failed" : "is not proved");
+  }
+  if (winner != tuning.reference) {
+    const auto claim = result.halving.claim();
+    if (!claim) return fmt::format("fastest: {}, {}", name, time);
+    return fmt::format("{} saves {} of the step of {}{}", name, saving_words(*claim), reference,
+                       claim->p ? p_words(*claim) : verdict(*claim));
+  }
+  std::string out = fmt::format(
+      "nothing {} faster than {}: {}, {}", best == winner ? "is" : "was shown to be",
+      reference == "the file's own setting" ? "what the file says" : reference, name, time);
+  if (const auto claim = result.halving.claim(); claim && best) {
+    out += fmt::format("; {} {} it{}", name_of_candidate(tuning, *best), words_of_times(*claim),
+                       verdict(*claim));
+  }
+  return out;
+}
+
 std::string sentences(const TuningResult& result) {
   std::string out = verdict_words(result) + "\n";
   const auto winner = result.halving.winner();
@@ -211,38 +244,6 @@ std::string left_out_words(const Tuning& tuning) {
   std::string out;
   for (const auto& [reason, labels] : by_reason) {
     out += fmt::format("left out: {}: {}\n", names_of(labels), reason);
-  }
-  return out;
-}
-
-std::string verdict_words(const TuningResult& result) {
-  const Tuning& tuning = result.tuning;
-  const auto winner = result.halving.winner();
-  const auto best = result.halving.best();
-  if (!winner) return "no candidate came through: nothing is recommended";
-  const std::string name = name_of_candidate(tuning, *winner);
-  const auto time = fmt::format("{:.2f} ms a step", summary_of(result.halving, *winner).mean);
-  if (!tuning.reference) {
-    return fmt::format("fastest: {}, {}; {} does not run here", name, time, tuning.reference_words);
-  }
-  const std::string& reference = tuning.reference_words;
-  const Standing standing = result.halving.contenders()[*tuning.reference].standing;
-  if (standing == Standing::failed || standing == Standing::unproved) {
-    return fmt::format("fastest: {}, {}; {} {}", name, time, reference,
-                       standing == Standing::failed ? "failed" : "is not proved");
-  }
-  if (winner != tuning.reference) {
-    const auto claim = result.halving.claim();
-    if (!claim) return fmt::format("fastest: {}, {}", name, time);
-    return fmt::format("{} saves {} of the step of {}{}", name, saving_words(*claim), reference,
-                       claim->p ? p_words(*claim) : verdict(*claim));
-  }
-  std::string out = fmt::format(
-      "nothing {} faster than {}: {}, {}", best == winner ? "is" : "was shown to be",
-      reference == "the file's own setting" ? "what the file says" : reference, name, time);
-  if (const auto claim = result.halving.claim(); claim && best) {
-    out += fmt::format("; {} {} it{}", name_of_candidate(tuning, *best), words_of_times(*claim),
-                       verdict(*claim));
   }
   return out;
 }

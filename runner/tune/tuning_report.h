@@ -36,9 +36,6 @@ std::string tuning_output(const TuningResult& result, ReportFormat format, const
 /// Rounds, candidates with all of their runs, and the winner, without what all results have.
 nlohmann::json to_json(const TuningResult& result);
 
-/// What the winner is, in a sentence: "strategy=flat saves 23 % ...".
-std::string verdict_words(const TuningResult& result);
-
 /// The file that is recommended; empty: no candidate ran. `machine`: what it was measured on.
 std::string tuned_yaml(const TuningResult& result, const std::string& machine);
 

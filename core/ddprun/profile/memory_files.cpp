@@ -80,8 +80,8 @@ json spans_json(const MemoryAccount& account) {
   });
 }
 
-}  // namespace
-
+/// Every block and event, and all that the other files have. Times in nanoseconds from the step's
+/// begin; null: before the step, or after it.
 std::string memory_json(const MemoryAccount& account) {
   json blocks = json::array();
   for (std::size_t i = 0; i < account.recorded().blocks.size(); ++i) {
@@ -101,6 +101,7 @@ std::string memory_json(const MemoryAccount& account) {
          "\n";
 }
 
+/// A line for each category and each moment, bytes.
 std::string memory_csv(const MemoryAccount& account) {
   std::string out = "category";
   const auto add_line = [&](const std::string& name, const auto& bytes_of) {
@@ -124,6 +125,8 @@ std::string memory_csv(const MemoryAccount& account) {
   add_line("resident: tensors", [](const MemoryMoment& moment) { return moment.tensors.sum(); });
   return out + "\n";
 }
+
+}  // namespace
 
 std::string allocations_csv(const MemoryAccount& account) {
   const std::vector<MemoryBlock>& blocks = account.recorded().blocks;

@@ -11,11 +11,6 @@
 
 namespace ddprun {
 
-/// Every block and event, and all that the other files have. Times in nanoseconds from the step's
-/// begin; null: before the step, or after it.
-std::string memory_json(const MemoryAccount& account);
-/// A line for each category and each moment, bytes.
-std::string memory_csv(const MemoryAccount& account);
 /// The 50 largest blocks of those that were there at some time within the step, and behind them the
 /// largest of each operation that is not among them.
 std::string allocations_csv(const MemoryAccount& account);
@@ -25,7 +20,7 @@ std::string memory_timeline_json(const MemoryAccount& account);
 /// The names of the files in a row's folder.
 inline constexpr const char* kMemoryPicture = "memory.svg";
 
-/// Writes these and memory.svg into `folder`. Throws Error.
+/// Writes these, memory.json, memory.csv and memory.svg into `folder`. Throws Error.
 void write_memory_files(const std::filesystem::path& folder, const MemoryAccount& account);
 
 /// Writes a file of a rank, and its folder. Throws Error.
