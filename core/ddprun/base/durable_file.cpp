@@ -26,11 +26,9 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
   return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
 }
 
-/// A file beside `target`, under a name that no user gives. It goes with the object, unless it is
-/// renamed.
+/// The file beside `target` that becomes it. It goes with the object, unless it is renamed.
 struct Unfinished {
-  explicit Unfinished(const fs::path& target)
-      : path(target.parent_path() / ("." + target.filename().string() + ".unfinished")) {}
+  explicit Unfinished(const fs::path& target) : path(partial_of(target)) {}
   ~Unfinished() {
     std::error_code ignored;
     fs::remove(path, ignored);
@@ -63,9 +61,14 @@ int write_plainly(const fs::path& path, const std::function<void(const TextSink&
   return write_file(path, tell, false);
 }
 
-int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
+fs::path partial_of(const fs::path& target) {
+  return target.parent_path() / ("." + target.filename().string() + ".partial");
+}
+
+int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell,
+                bool to_disk) {
   const Unfinished partial(target);
-  const int error = write_file(partial.path, tell, true);
+  const int error = write_file(partial.path, tell, to_disk);
   if (error != 0) return error;
   return std::rename(partial.path.c_str(), target.c_str()) == 0 ? 0 : errno;
 }

@@ -18,11 +18,14 @@ int write_into(int descriptor, const std::function<void(const TextSink&)>& tell)
 int write_plainly(const std::filesystem::path& path,
                   const std::function<void(const TextSink&)>& tell);
 
-/// Writes a file beside `target`, and to the disk, then puts it in its place, in a folder that is
-/// there. Its name is on the disk when the folder is (sync_to_disk). Returns 0, or the error number
-/// of what failed; then `target` is as it was.
+/// The file beside `target` that becomes it: hidden, and with another end, so that nobody takes it
+/// for one.
+std::filesystem::path partial_of(const std::filesystem::path& target);
+/// Writes that file, and to the disk unless nobody waits for that, then puts it in its place, in a
+/// folder that is there. Its name is on the disk when the folder is (sync_to_disk). Returns 0, or
+/// the error number of what failed; then `target` is as it was.
 int write_whole(const std::filesystem::path& target,
-                const std::function<void(const TextSink&)>& tell);
+                const std::function<void(const TextSink&)>& tell, bool to_disk = true);
 /// The same, with its name.
 int write_durably(const std::filesystem::path& target,
                   const std::function<void(const TextSink&)>& tell);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
@@ -22,21 +21,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void throw_reason(const fs::path& path, const std::string& reason) {
   throw std::runtime_error(fmt::format("{}: {}", path.string(), reason));
-}
-
-/// The name does not end as the target's does, so that nobody takes it for one.
-fs::path partial_of(const fs::path& path) {
-  return path.parent_path() / ("." + path.filename().string() + ".partial");
-}
-
-/// Returns 0, or an error number.
-int write_new(const fs::path& path, const std::string& text) {
-  return write_plainly(path, [&text](const TextSink& sink) { sink(text); });
-}
-
-void remove_quietly(const fs::path& path) {
-  std::error_code ignored;
-  fs::remove(path, ignored);
 }
 
 }  // namespace
@@ -60,12 +44,9 @@ void LiveFile::append(const std::string& bytes) {
 }
 
 void replace_file(const fs::path& path, const std::string& text) {
-  const fs::path partial = partial_of(path);
-  int error = write_new(partial, text);
-  if (error == 0 && std::rename(partial.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return;
-  remove_quietly(partial);
-  throw_reason(path, std::strerror(error));
+  const auto tell = [&text](const TextSink& sink) { sink(text); };
+  const int error = write_whole(path, tell, /*to_disk=*/false);
+  if (error != 0) throw_reason(path, std::strerror(error));
 }
 
 void try_to_replace(const fs::path& path) {
@@ -75,8 +56,8 @@ void try_to_replace(const fs::path& path) {
   if (fs::exists(there) && !fs::is_regular_file(there)) throw_reason(path, "is no file");
   if (path.filename().empty()) throw_reason(path, "no file's name");
   const fs::path partial = partial_of(path);
-  const int error = write_new(partial, "");
-  remove_quietly(partial);
+  const int error = write_plainly(partial, [](const TextSink&) {});
+  fs::remove(partial, failure);
   if (error != 0) throw_reason(path, std::strerror(error));
 }
 

@@ -4,13 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <set>
 #include <vector>
 
+#include "ddprun/base/durable_file.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
@@ -185,16 +184,13 @@ std::string memory_timeline_json(const MemoryAccount& account) {
 void write_profile(const std::filesystem::path& path, const std::string& text) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);  // opening says why not
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) {
-    throw Error({.what = "a profile of memory cannot be written",
-                 .where = path.string(),
-                 .got = std::strerror(errno),
-                 .expected = "a file that can be written",
-                 .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
-  }
+  const int error = write_plainly(path, [&text](const TextSink& sink) { sink(text); });
+  if (error == 0) return;
+  throw Error({.what = "a profile of memory cannot be written",
+               .where = path.string(),
+               .got = std::strerror(error),
+               .expected = "a file that can be written",
+               .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
 }
 
 void write_memory_files(const std::filesystem::path& folder, const MemoryAccount& account) {
