@@ -70,22 +70,27 @@ TEST_P(AttentionPlugin, AScaleOfOnesOwnIsOneOfTheQueries) {
 // One object serves sequences of different lengths, longer and shorter.
 TEST_P(AttentionPlugin, LengthMayChangeBetweenCalls) {
   const at::Tensor q = random_tensor(1).to(at::kFloat);
+  const at::Tensor first = q.narrow(2, 0, 3);
+  const at::Tensor of_more_keys = attention_->forward(first, q, q, {.causal = true});
   for (const std::int64_t time : {3, 6, 2}) {
     const at::Tensor part = q.narrow(2, 0, time);
     const at::Tensor y = attention_->forward(part, part, part, {.causal = true});
     const at::Tensor whole = attention_->forward(q, q, q, {.causal = true}).narrow(2, 0, time);
     EXPECT_LT(largest_difference(y, whole.to(at::kDouble)), kFp32Bound);
+    if (time != 3) continue;
+    EXPECT_LT(largest_difference(of_more_keys, whole.to(at::kDouble)), kFp32Bound);
   }
 }
 
-/// Where documents of 1, 2, 3 ... queries begin, and of sequence 1 one query later.
+/// Where documents of 1, 8, 15 ... queries begin, and of sequence 1 one query later; and one at the
+/// last key of a tile.
 at::Tensor first_keys_of(std::int64_t batch, std::int64_t queries) {
   at::Tensor all = at::empty({batch, queries}, at::kInt);
   auto* const first_keys = all.mutable_data_ptr<std::int32_t>();
   for (std::int64_t b = 0; b < batch; ++b) {
     std::int64_t begin = 0, length = 1 + b;
     for (std::int64_t query = 0; query < queries; ++query) {
-      if (query == begin + length) begin = query, length += 7;
+      if (query == begin + length || query == 127) begin = query, length += 7;
       first_keys[b * queries + query] = static_cast<std::int32_t>(begin);
     }
   }
