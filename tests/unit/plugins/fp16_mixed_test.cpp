@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 
 #include "ddprun/config/options_io.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/state.h"
 #include "support/experiments.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_library.h"
@@ -59,6 +61,47 @@ TEST(Fp16Mixed, FactorsAreOptions) {
   EXPECT_EQ(step(*fp16, 1.0), 8);
   EXPECT_EQ(step(*fp16, kInfinity), 32);
   EXPECT_EQ(step(*fp16, 1.0), 4);
+}
+
+/// What a plugin declared, for another one to go on from.
+class Handed final : public State {
+ public:
+  explicit Handed(bool reads) : reads_(reads) {}
+  void tensor(std::string_view name, at::Tensor& value) override {
+    at::Tensor& kept = tensors[std::string(name)];
+    if (reads_) {
+      value.copy_(kept);
+    } else {
+      kept = value.clone();
+    }
+  }
+  void number(std::string_view name, std::int64_t& value) override {
+    std::int64_t& kept = numbers[std::string(name)];
+    (reads_ ? value : kept) = reads_ ? kept : value;
+  }
+
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, std::int64_t> numbers;
+
+ private:
+  bool reads_;
+};
+
+TEST(Fp16Mixed, GoesOnFromWhatItDeclares) {
+  const std::vector<double> largest = {1.0, 1.0, kInfinity, 1.0, 1.0, 1.0};
+  for (std::size_t cut = 1; cut < largest.size(); ++cut) {
+    const auto whole = make_fp16("{init_scale: 1024, growth_interval: 2}");
+    const auto rest = make_fp16("{init_scale: 1024, growth_interval: 2}");
+    for (std::size_t i = 0; i < cut; ++i) step(*whole, largest[i]);
+    Handed written(false), read(true);
+    whole->declare_state(written);
+    read.tensors = written.tensors;
+    read.numbers = written.numbers;
+    rest->declare_state(read);
+    for (std::size_t i = cut; i < largest.size(); ++i) {
+      EXPECT_EQ(step(*rest, largest[i]), step(*whole, largest[i])) << i << ", cut at " << cut;
+    }
+  }
 }
 
 // Within a step the scale is one, whatever the number of micro-batches; what ranks agreed on
