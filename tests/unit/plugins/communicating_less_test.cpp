@@ -119,7 +119,8 @@ TEST(PowerSgd, ATransposedMatrixIsTheMatrixThatTheModelReads) {
 
 TEST(PowerSgd, WithoutWarmStartEachStepBeginsAnew) {
   test::run_ranks(1, [](ProcessGroup& group) {
-    Rank rank(group, "{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
+    Rank rank(group, "{name: powersgd, rank: 3, warm_start: false, error_feedback: false}");
+    for (int i = 0; i < 200; ++i) rank.step(0, /*lr=*/0);  // after which warm ones change no more
     std::vector<at::Tensor> sent;
     for (int i = 0; i < 2; ++i) {
       const at::Tensor before = rank.matrix().detach().clone();
