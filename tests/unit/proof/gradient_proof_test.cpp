@@ -19,11 +19,17 @@ namespace {
 class ExchangesNothing : public Strategy {
  public:
   int backwards = 0;  // that it finished
+  at::Tensor carried = at::zeros({1});
 
  private:
   Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
-  void setup(StrategyContext&) override {}
-  void finish_backward() override { ++backwards; }
+  void setup(StrategyContext& context) override {
+    deviations(context).carries({.tensors = {carried}});
+  }
+  void finish_backward() override {
+    ++backwards;
+    carried.add_(1);
+  }
 };
 
 using Added = std::function<double()>;
@@ -58,6 +64,7 @@ Check check_with(double own, double right = 1, at::ScalarType reduce = at::kFloa
                                   .exact = loss(right, nothing)},
                                  5);
     EXPECT_EQ(strategy.backwards, 1) << "the reference does not travel";
+    EXPECT_EQ(strategy.carried.item<float>(), 0);
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_TRUE(at::equal(parameters[0].tensor, before));
     return check;
