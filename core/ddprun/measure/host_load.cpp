@@ -19,13 +19,11 @@ namespace ddprun {
 
 namespace {
 
-constexpr const char* kStat = "/proc/stat";
-
 /// Whether a file system in user space has put its own file there: a container's.
-bool of_container() {
+bool of_container(const std::filesystem::path& stat) {
   constexpr long kFuse = 0x65735546;  // FUSE_SUPER_MAGIC
   struct statfs of_file = {};
-  return statfs(kStat, &of_file) == 0 && static_cast<long>(of_file.f_type) == kFuse;
+  return statfs(stat.c_str(), &of_file) == 0 && static_cast<long>(of_file.f_type) == kFuse;
 }
 
 }  // namespace
@@ -64,11 +62,12 @@ double throttled_seconds(const std::filesystem::path& root) {
 }
 
 HostLoad LoadMeter::now() const {
-  std::ifstream in(kStat);
+  const std::filesystem::path stat = root_ / "proc/stat";
+  std::ifstream in(stat);
   HostLoad load{to_s(now_ns()), to_s(process_cpu_ns()),
                 core_times(std::string(std::istreambuf_iterator<char>(in), {}), cores_)};
   load.throttled_s = throttled_seconds(root_);
-  if (!load.cores.empty()) load.sees = of_container() ? "this container" : "the machine";
+  if (!load.cores.empty()) load.sees = of_container(stat) ? "this container" : "the machine";
   return load;
 }
 

@@ -30,7 +30,7 @@ struct HostLoad {
 /// /proc/stat at its begin and at its end.
 class LoadMeter {
  public:
-  /// `root`: that of throttled_seconds().
+  /// `root`: what /proc and /sys lie under.
   explicit LoadMeter(std::vector<int> cores, std::filesystem::path root = "/")
       : cores_(std::move(cores)), root_(std::move(root)) {
     begin();

@@ -68,6 +68,22 @@ TEST(HostLoad, WhatQuotasHeldBackIsSeenAtBothEndsOrNotAtAll) {
   EXPECT_EQ(meter.end().throttled_s, -1);
 }
 
+TEST(HostLoad, CoresHaveWhatWasCountedSinceTheBegin) {
+  const test::SystemFiles files("", {});
+  const auto count = [&files](int busy, int stolen) {
+    std::ofstream(files.root() / "proc/stat")
+        << "cpu0 " << busy << " 0 0 1 0 0 0 " << stolen << "\n";
+  };
+  count(100, 30);
+  const LoadMeter meter({0}, files.root());
+  count(150, 37);
+  const std::vector<CoreTime> cores = meter.end().cores;
+  ASSERT_EQ(cores.size(), 1u);
+  const double tick_s = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
+  EXPECT_NEAR(cores[0].busy_s, 50 * tick_s, 1e-9);
+  EXPECT_NEAR(cores[0].stolen_s, 7 * tick_s, 1e-9);
+}
+
 TEST(HostLoad, OwnTimeIsOwn) {
   LoadMeter meter(usable_cores());
   volatile std::uint64_t sum = 0;
