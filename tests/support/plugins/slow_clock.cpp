@@ -1,4 +1,4 @@
-// To be preloaded: a steady clock that goes half as fast, so that every step looks twice as fast.
+// To be preloaded: a steady clock that goes a tenth slower, so that every step looks faster.
 // With WOBBLES one that is too fast for 10 ms, and too slow for the next 10.
 #include <sys/syscall.h>
 #include <time.h>
@@ -20,7 +20,7 @@ long long shown(long long time) {
   const long long phase = time % (2 * kHalf);
   return time + (phase < kHalf ? phase : 2 * kHalf - phase) / 4;
 #else
-  return kBegin + (time - kBegin) / 2;
+  return kBegin + (time - kBegin) / 10 * 9;
 #endif
 }
 
