@@ -214,6 +214,45 @@ class InstantBackend final : public c10d::Backend {
   }
 };
 
+/// Whose all-reduces end when a test says so.
+class HeldBackend final : public c10d::Backend {
+ public:
+  HeldBackend() : Backend(0, 1) {}
+  const std::string getBackendName() const override { return "held"; }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>&,
+                                           const c10d::AllreduceOptions&) override {
+    works.push_back(c10::make_intrusive<Held>());
+    return works.back();
+  }
+  void end(int work) const {
+    works[work]->future->markCompleted(c10::IValue(std::vector<at::Tensor>()));
+  }
+
+ private:
+  struct Held final : c10d::Work {
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future; }
+    c10::intrusive_ptr<c10::ivalue::Future> future =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  };
+  std::vector<c10::intrusive_ptr<Held>> works;
+};
+
+TEST(Records, OfWhatOvertookAnotherDoNotEndBeforeTheyStart) {
+  const auto backend = c10::make_intrusive<HeldBackend>();
+  ProcessGroup group(backend, make_thread_store(), 1);
+  const at::Tensor tensor = at::zeros({10});
+  Work first = group.all_reduce(tensor, ReduceOp::sum, "first");
+  Work second = group.all_reduce(tensor, ReduceOp::sum, "second");
+  backend->end(1);
+  backend->end(0);
+  first.wait();
+  second.wait();
+  const auto records = group.take_records();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_LE(records[1].end_ns, records[0].end_ns);
+  EXPECT_LE(records[1].start_ns, records[1].end_ns);
+}
+
 TEST(Records, AreBoundedIfNobodyTakesThem) {
   ProcessGroup group(c10::make_intrusive<InstantBackend>(), make_thread_store(), 1);
   constexpr int kCalls = 200'000;
