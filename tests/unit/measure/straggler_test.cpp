@@ -42,6 +42,16 @@ TEST(Straggler, OneThatBecameSlowSaysSinceWhen) {
   EXPECT_EQ(find_straggler(work)->since, 12) << "one slow step is no begin";
 }
 
+TEST(Straggler, OneThatBecameSlowAfterTwoStepsAlwaysWas) {
+  for (const std::size_t begin : {2, 3}) {
+    WorkOfRanks work = quiet(4, 30, 0.1, 2);
+    for (std::size_t step = begin; step < 30; ++step) work[2][step] += 1;
+    const auto found = find_straggler(work);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->since.value_or(0), begin == 2 ? 0 : begin);
+  }
+}
+
 TEST(Straggler, NoiseOfShortStepsBeforeItHidesNobody) {
   WorkOfRanks work = quiet(2, 28, 0.1, 8);
   for (std::size_t step = 0; step < 8; ++step) work[0][step] += 1;
