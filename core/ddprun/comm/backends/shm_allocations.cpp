@@ -52,7 +52,7 @@ std::optional<std::pair<int, std::int64_t>> ShmAllocations::find(int rank, const
   const std::lock_guard lock(mutex_);
   for (int number = 0; number < kMost; ++number) {
     const Entry& entry = entries_[number];
-    if (entry.parts.empty() || entry.released) continue;
+    if (entry.parts.empty()) continue;
     const Mapping& own = entry.parts[rank];
     if (data < own.data() || data + bytes > own.data() + own.bytes()) continue;
     return {{number, data - own.data()}};

@@ -38,7 +38,6 @@ class ShmAllocations {
   /// again.
   void forget(int number, int rank) const;
   /// The number of the allocation that holds these bytes in its part of `rank`, and their offset.
-  /// Released allocations do not count.
   std::optional<std::pair<int, std::int64_t>> find(int rank, const std::byte* data,
                                                    std::int64_t bytes) const;
 
