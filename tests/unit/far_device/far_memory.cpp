@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "unit/far_device/far_device.h"
 
@@ -64,11 +65,13 @@ class FarMemory final : public c10::Allocator {
     const auto block = memory.live_.find(near_of(far));
     if (block == memory.live_.end()) return;
     std::memset(block->first, kNaNByte, block->second);
+    memory.released_.push_back(block->first);
     memory.live_.erase(block);
   }
 
   std::mutex mutex_;
   std::map<void*, std::size_t> live_;  // by where the CPU finds it
+  std::vector<void*> released_;
 };
 
 class PageLocked final : public at::HostAllocator {
