@@ -6,9 +6,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdio>
 #include <exception>
-#include <iostream>
 #include <string_view>
 
 #include "ddprun/memory/huge_heap.h"
@@ -72,19 +70,15 @@ int main(int argc, char** argv) {
   std::set_terminate(usual_terminate);
   ddprun::use_heap_as_usual();
   // A standard stream that the caller closed would be the number of the next file that is opened.
-  int fd = 0;
-  while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);
-  close(fd);
+  // What is written to one of these is an error, as it would be without.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY);
+  }
   // A limit on files is a failure of a write, which is said where it happens. Its signal would end
   // this process, and rows that are done with it.
   std::signal(SIGXFSZ, SIG_IGN);
   // An inherited SIG_IGN would reap children before anybody has read how they ended.
   std::signal(SIGCHLD, SIG_DFL);
-  const int status = ddprun::run_command_line(argc, argv);
-  std::cout.flush();
-  std::fflush(nullptr);
   // Nothing of a plugin is destroyed, as its code may be at fault: the result is there.
-  if (std::cout) _exit(status);
-  std::cerr << "error: the output could not be written\n";
-  _exit(status == ddprun::kExitDone ? ddprun::kExitFailed : status);
+  _exit(ddprun::run_command_line(argc, argv));
 }

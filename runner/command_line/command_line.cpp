@@ -10,11 +10,14 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
@@ -240,6 +243,22 @@ int run_and_report(int argc, char** argv) {
   return kExitFailed;
 }
 
+/// The exit status, when all that was printed has left this process.
+int flushed(int status) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  if (std::cout) return status;
+  const int error = write_all(STDOUT_FILENO, "\n");  // the stream does not remember why
+  const Error said({.what = "the output could not be written",
+                    .where = "stdout",
+                    .got = error == 0 ? "an error that is over" : std::strerror(error),
+                    .expected = "a reader that stays, or room on the disk",
+                    .hint = "results are in their folder: `ddprun explain FOLDER` prints a table "
+                            "again"});
+  std::cerr << "error: " << said.what() << "\n";
+  return status == kExitDone ? kExitFailed : status;
+}
+
 }  // namespace
 
 int completion_command(const Request& request) {
@@ -264,7 +283,7 @@ int completion_command(const Request& request) {
 int run_command_line(int argc, char** argv) {
   const int status = run_and_report(argc, argv);
   finish_mpi();
-  return status;
+  return flushed(status);
 }
 
 }  // namespace ddprun

@@ -139,6 +139,16 @@ ReadResult::ReadResult(const fs::path& path) : text_(read_whole(path)) {
   if (!head_.at("rows").is_array()) throw std::runtime_error("rows is no list");
 }
 
+/// Throws json::exception if what stands around the rows is not what readers of a result rely on.
+void check_head(const json& head) {
+  for (const char* text : {"name", "time", "ddprun_version"}) {
+    head.at(text).get_ref<const std::string&>();
+  }
+  for (const json& word : head.at("command_line")) word.get_ref<const std::string&>();
+  head.at("environment").get_ref<const json::object_t&>();
+  for (const json& line : head.at("table")) line.at("figures").get_ref<const json::object_t&>();
+}
+
 /// Of a row that is ok. Throws std::exception if it is not one that this ddprun has measured.
 void check_figures(const Row& row) {
   if (row.world_size != static_cast<std::int64_t>(row.ranks.size())) {
@@ -253,6 +263,7 @@ WholeResult whole_result(const fs::path& file) {
       result.rows.push_back(ok ? checked_row(in, read.line(i)) : row_from_json(in));
       result.json["rows"].push_back(std::move(in));
     }
+    if (!result.rows.empty()) check_head(result.json);
     return result;
   } catch (const std::exception& error) {
     why = error.what();

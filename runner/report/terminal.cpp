@@ -50,11 +50,11 @@ int width_of(const Utf8Character& character) {
 Terminal terminal_of(std::FILE* stream) {
   Terminal terminal;
   const int fd = fileno(stream);
+  if (isatty(fd) != 1) return terminal;
   const char* term = std::getenv("TERM");
-  terminal.interactive = isatty(fd) == 1 && (term == nullptr || std::strcmp(term, "dumb") != 0);
-  if (!terminal.interactive) return terminal;
+  terminal.interactive = term == nullptr || std::strcmp(term, "dumb") != 0;
   const char* no_color = std::getenv("NO_COLOR");
-  terminal.colour = no_color == nullptr || *no_color == '\0';
+  terminal.colour = terminal.interactive && (no_color == nullptr || *no_color == '\0');
   winsize size = {};
   terminal.width = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
   return terminal;
@@ -63,7 +63,7 @@ Terminal terminal_of(std::FILE* stream) {
 Terminal table_terminal(std::optional<int> columns) {
   constexpr int kPipeColumns = 100;
   Terminal terminal = terminal_of(stdout);
-  if (!terminal.interactive) terminal.width = kPipeColumns;
+  if (terminal.width == 0) terminal.width = kPipeColumns;
   terminal.width = columns.value_or(terminal.width);
   return terminal;
 }

@@ -77,8 +77,10 @@ TEST(Rows, AReaderThatLeavesEndsWhatOnlyPrints) {
 TEST(Rows, AnOutputThatIsFullTakesNoRow) {
   TemporaryFolder folder("one.yaml", tiny_experiment());
   EXPECT_THAT(must_end(1, folder, {"one.yaml"}, by_shell(R"(exec "$0" "$@" >/dev/full)")).err,
-              HasSubstr("the output could not be written"));
+              HasSubstr("the output could not be written\n  where: stdout\n  got: No space left"));
   EXPECT_EQ(rows_of(folder, "one")[0]["status"], "ok");
+  EXPECT_THAT(must_end(1, folder, {"list"}, by_shell(R"(exec "$0" "$@" >&-)")).err,
+              HasSubstr("got: Bad file descriptor"));
 }
 
 TEST(Rows, AFileThatGrowsTooLargeTakesNoOtherRow) {

@@ -42,6 +42,21 @@ TEST(EarlierRows, WhatWasWrittenIsBelieved) {
   EXPECT_EQ(found.log, "");
 }
 
+TEST(EarlierRows, AWholeResultHasWhatStandsAroundItsRows) {
+  const auto read = [](const json& result) {
+    const TemporaryFolder folder("result.json", result.dump());
+    return error_of<ConfigError>([&] { ddprun::whole_result(folder.path() / "result.json"); });
+  };
+  EXPECT_EQ(read(whole_result()), "no error");
+  for (const char* key : {"name", "time", "command_line", "environment", "table"}) {
+    for (const json& value : {json(5), json({5})}) {
+      json result = whole_result();
+      result[key] = value;
+      EXPECT_THAT(read(result), HasSubstr("not a result that this ddprun wrote")) << result[key];
+    }
+  }
+}
+
 TEST(EarlierRows, AResultWhoseRowsAreThereStillIsNotComplete) {
   TemporaryFolder folder("known/T1/result.json", whole_result().dump());
   const auto complete_one = [&folder] {

@@ -2,6 +2,11 @@
 #include "runner/report/terminal.h"
 
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
 
 #include "ddprun/base/text.h"
 
@@ -15,6 +20,25 @@ TEST(Terminal, WrapsAtSpaces) {
   EXPECT_EQ(wrapped("", 4), "");
   EXPECT_EQ(wrapped("it is 10 % faster", 8), "it is\n10 %\nfaster") << "a number has its unit";
   EXPECT_EQ(wrapped("budget: 10 %", 10), "budget:\n10 %");
+}
+
+TEST(Terminal, ADumbOneHasAWidthAndNoColours) {
+  const winsize size = {.ws_row = 24, .ws_col = 44, .ws_xpixel = 0, .ws_ypixel = 0};
+  int master = -1, slave = -1;
+  ASSERT_EQ(openpty(&master, &slave, nullptr, nullptr, &size), 0);
+  std::FILE* const stream = fdopen(slave, "w");
+  const char* const before = std::getenv("TERM");
+  const std::string name = before == nullptr ? "" : before;
+  for (const bool dumb : {true, false}) {
+    setenv("TERM", dumb ? "dumb" : "xterm", 1);
+    const Terminal terminal = terminal_of(stream);
+    EXPECT_EQ(terminal.width, 44);
+    EXPECT_NE(terminal.interactive, dumb);
+    EXPECT_FALSE(dumb && terminal.colour);
+  }
+  before == nullptr ? unsetenv("TERM") : setenv("TERM", name.c_str(), 1);
+  std::fclose(stream);
+  close(master);
 }
 
 TEST(Terminal, WidthOfText) {
