@@ -8,31 +8,20 @@
 #include "support/matchers.h"
 #include "support/precision_of.h"
 #include "support/thread_ranks.h"
+#include "unit/proof/averaging_strategies.h"
 
 namespace ddprun::proof_reach_test {
 namespace {
 
-class Mean : public Strategy {
- public:
-  Plan plan(const ParameterLayout& layout, int) const override {
-    Plan plan;
-    plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.all()));
-    return plan;
-  }
-  void finish_backward() override {
-    context_->group().all_reduce(gradients(), ReduceOp::avg, "all").wait();
-  }
+using test::OneByOne;
+using test::SendsHalf;
 
- protected:
-  at::Tensor gradients() const { return context_->gradients(context_->layout().all()); }
-};
-
-class LosesAMicroBatch final : public Mean, public UnitListener {
+class LosesAMicroBatch final : public OneByOne, public UnitListener {
  public:
   /// Not the last one.
   explicit LosesAMicroBatch(std::int64_t lost) : lost_(lost) {}
   void setup(StrategyContext& context) override {
-    Mean::setup(context);
+    OneByOne::setup(context);
     listen(context, *this);
   }
   void before_forward(MicroBatch micro_batch) override {
@@ -46,42 +35,16 @@ class LosesAMicroBatch final : public Mean, public UnitListener {
   at::Tensor kept_;
 };
 
-class Multiplies final : public Mean {
+class Multiplies final : public OneByOne {
  public:
   explicit Multiplies(double factor) : factor_(factor) {}
   void finish_backward() override {
-    Mean::finish_backward();
+    OneByOne::finish_backward();
     gradients().mul_(factor_);
   }
 
  private:
   double factor_;
-};
-
-/// Sends a half of each gradient. Of the other `kept` times it travels with the next.
-class SendsHalf final : public Mean {
- public:
-  explicit SendsHalf(double kept) : kept_(kept) {}
-  Plan plan(const ParameterLayout& layout, int rank) const override {
-    Plan plan = Mean::plan(layout, rank);
-    plan.agreement = Agreement::lossy;
-    return plan;
-  }
-  void setup(StrategyContext& context) override {
-    Mean::setup(context);
-    error_ = at::zeros_like(gradients());
-    deviations(context).carries({.error_feedback = error_});
-  }
-  void finish_backward() override {
-    error_.add_(gradients());
-    gradients().copy_(error_ / 2);
-    error_.sub_(gradients()).mul_(kept_);
-    Mean::finish_backward();
-  }
-
- private:
-  at::Tensor error_;
-  double kept_;
 };
 
 /// Trains one parameter.
@@ -155,7 +118,7 @@ TEST(GradientsAveraged, OfALossyStrategyLoseNoThousandth) {
 TEST(ParametersEqual, ToTheLastOfManyElements) {
   constexpr std::int64_t kMany = (16 << 20) + 1;  // that are hashed at a time, and one
   test::run_ranks(2, [](ProcessGroup& group) {
-    Mean strategy;
+    OneByOne strategy;
     Rank rank(group, strategy, kMany, {.compute = at::kBFloat16});
     const FlatBuffers& buffers = rank.ddp.buffers();
     if (group.rank() == 1) buffers.parameters({kMany - 1, kMany}).detach().fill_(3);

@@ -13,31 +13,13 @@
 #include "support/matchers.h"
 #include "support/precision_of.h"
 #include "support/thread_ranks.h"
+#include "unit/proof/averaging_strategies.h"
 
 namespace ddprun {
 namespace {
 
-/// A right strategy whose parts tests replace.
-class OneByOne : public Strategy {
- public:
-  Plan plan(const ParameterLayout& layout, int) const override {
-    Plan plan;
-    for (int i = 0; i < layout.count(); ++i) {
-      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
-    }
-    return plan;
-  }
-  void finish_backward() override {
-    for (int i = 0; i < context_->layout().count(); ++i) reduce(i);
-  }
-
- protected:
-  virtual void reduce(int i) {
-    const ParameterLayout& layout = context_->layout();
-    context_->group().all_reduce(context_->gradients(layout.range(i)), op_, layout.name(i)).wait();
-  }
-  ReduceOp op_ = ReduceOp::avg;
-};
+using test::OneByOne;
+using test::SendsHalf;
 
 class ForgetsOne : public OneByOne {
   void reduce(int i) override {
@@ -129,32 +111,6 @@ TEST(IntegerGradients, CatchAWriteToThePadding) {
   EXPECT_THAT(integer_check<WritesPadding>().detail,
               HasSubstr("the padding behind the gradient of second is not zero"));
 }
-
-/// Sends a half of each gradient, and the other with the next.
-class SendsHalf : public OneByOne {
- public:
-  Plan plan(const ParameterLayout& layout, int rank) const override {
-    Plan plan = OneByOne::plan(layout, rank);
-    plan.agreement = Agreement::lossy;
-    return plan;
-  }
-  void setup(StrategyContext& context) override {
-    OneByOne::setup(context);
-    error_ = at::zeros({context.layout().all().size()});
-    deviations(context).carries({.error_feedback = error_});
-  }
-  void finish_backward() override {
-    const at::Tensor gradients = context_->gradients(context_->layout().all());
-    error_.add_(gradients);
-    gradients.copy_(error_ * share_);
-    error_.sub_(gradients);
-    OneByOne::finish_backward();
-  }
-
- protected:
-  at::Tensor error_;
-  double share_ = 0.5;
-};
 
 class SendsLittle : public SendsHalf {
  public:
