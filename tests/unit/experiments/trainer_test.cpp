@@ -18,6 +18,7 @@
 #include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/sanitizers.h"
+#include "support/scaling_precision.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::trainer_test {
@@ -192,15 +193,6 @@ class Skipping final : public Precision, public LossScaler {
   bool skip_ = false;
 };
 
-/// Scales the loss by a constant.
-class Scaling final : public Precision, public LossScaler {
-  LossScaler* loss_scaler() override { return this; }
-  at::Tensor scale(const at::Tensor& loss) override { return loss * 8; }
-  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
-    return {.factor = at::full({}, 1.0 / 8), .overflow = at::zeros({})};
-  }
-};
-
 TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
   Experiment experiment = small_experiment(1);
   training(experiment).optimizer.clip_norm = 1e-3;
@@ -228,7 +220,7 @@ TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
   std::vector<at::Tensor> parameters;
   std::vector<std::optional<double>> norms;
   const std::shared_ptr<Precision> scaling[] = {std::make_shared<Precision>(),
-                                                std::make_shared<Scaling>()};
+                                                std::make_shared<test::ScalingPrecision>(8)};
   for (const auto& precision : scaling) {  // by a power of two, so every bit is the same
     test::run_ranks(1, [&](ProcessGroup& group) {
       Listener listener;

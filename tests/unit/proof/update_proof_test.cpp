@@ -9,6 +9,7 @@
 
 #include "ddprun/proof/exact_update.h"
 #include "support/matchers.h"
+#include "support/scaling_precision.h"
 #include "support/thread_ranks.h"
 #include "support/without_masters.h"
 
@@ -18,22 +19,6 @@ namespace {
 class Alone : public Strategy {
  public:
   void finish_backward() override {}
-};
-
-/// Multiplies the loss by `scale`, unless it is 1.
-class Scaling final : public Precision, public LossScaler {
- public:
-  Scaling(const BufferDtypes& buffers, double scale) : buffers_(buffers), scale_(scale) {}
-  PrecisionDtypes dtypes() const override { return {.buffers = buffers_}; }
-  LossScaler* loss_scaler() override { return scale_ == 1 ? nullptr : this; }
-  at::Tensor scale(const at::Tensor& loss) override { return loss * scale_; }
-  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
-    return {.factor = at::full({}, 1 / scale_), .overflow = at::zeros({})};
-  }
-
- private:
-  BufferDtypes buffers_;
-  double scale_;
 };
 
 /// What the proof is told of a step, beside the optimizer's configuration.
@@ -52,7 +37,7 @@ Check formula_check(const OptimizerConfig& made, const OptimizerConfig& config,
   double norm = 0;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Alone strategy;
-    Scaling precision(dtypes, scale);
+    test::ScalingPrecision precision(scale, dtypes);
     const std::vector<NamedTensor> parameters = {{"matrix", at::randn({rows, 16}).requires_grad_()},
                                                  {"norm", at::randn({7}).requires_grad_()}};
     DataParallel ddp(parameters, group, strategy, precision, made);
