@@ -26,17 +26,19 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
   return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
 }
 
-/// The file beside `target` that becomes it. It goes with the object, unless it is renamed.
+/// The file beside `target` that becomes it. It goes with the object, unless it has: by then it may
+/// be another process's.
 struct Unfinished {
   explicit Unfinished(const fs::path& target) : path(partial_of(target)) {}
   ~Unfinished() {
     std::error_code ignored;
-    fs::remove(path, ignored);
+    if (!placed) fs::remove(path, ignored);
   }
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
 
   const fs::path path;
+  bool placed = false;
 };
 
 }  // namespace
@@ -67,10 +69,11 @@ fs::path partial_of(const fs::path& target) {
 
 int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell,
                 bool to_disk) {
-  const Unfinished partial(target);
+  Unfinished partial(target);
   const int error = write_file(partial.path, tell, to_disk);
   if (error != 0) return error;
-  return std::rename(partial.path.c_str(), target.c_str()) == 0 ? 0 : errno;
+  partial.placed = std::rename(partial.path.c_str(), target.c_str()) == 0;
+  return partial.placed ? 0 : errno;
 }
 
 int write_durably(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
