@@ -224,9 +224,9 @@ std::string UpdateProof::compare(Drawn& drawn, const at::Tensor& weights, Proces
   return {};
 }
 
-Check UpdateProof::finish_formula(ProcessGroup& group, double norm, double scaled_by) const {
+Check UpdateProof::finish_formula(ProcessGroup& group, double norm, double scaled_back) const {
   std::string own = off_formula_;
-  if (const double right = clips_ ? gradient_norm(group) / scaled_by : norm;
+  if (const double right = clips_ ? gradient_norm(group) * scaled_back : norm;
       std::isfinite(right) && !(std::abs(norm - right) <= kNormTolerance * right)) {
     own =
         fmt::format("the step clipped by a gradient norm of {:.6g}, and it is {:.6g}", norm, right);

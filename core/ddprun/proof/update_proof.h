@@ -29,9 +29,9 @@ class UpdateProof {
   /// All ranks call it.
   Check finish(ProcessGroup& group);
   /// After finish(): whether the optimizer computes what it was told ("optimizer_computed").
-  /// `norm`: of the gradients, by which the step clipped. `scaled_by`: what the loss was multiplied
-  /// by. All ranks call it.
-  Check finish_formula(ProcessGroup& group, double norm, double scaled_by = 1) const;
+  /// `norm`: of the gradients, by which the step clipped. `scaled_back`: what undid the scale of
+  /// the loss. All ranks call it.
+  Check finish_formula(ProcessGroup& group, double norm, double scaled_back = 1) const;
 
  private:
   /// A run of elements of one parameter.

@@ -24,7 +24,7 @@ class Alone : public Strategy {
 /// What the proof is told of a step, beside the optimizer's configuration.
 struct Told {
   double norm_factor = 1;  ///< times the gradients' norm
-  double scaled_by = 1;    ///< what the loss is multiplied by
+  double scaled_back = 1;  ///< what undid the scale of the loss
 };
 
 /// Of the second of two steps that an optimizer of `made` takes with a loss times `scale`, if the
@@ -52,7 +52,7 @@ Check formula_check(const OptimizerConfig& made, const OptimizerConfig& config,
     UpdateProof proof(ddp, config, /*draw=*/5);
     step(&proof);
     EXPECT_EQ(proof.finish(group).status, CheckStatus::passed);
-    check = proof.finish_formula(group, norm * told.norm_factor, told.scaled_by);
+    check = proof.finish_formula(group, norm * told.norm_factor, told.scaled_back);
   });
   return check;
 }
@@ -144,8 +144,8 @@ TEST(OptimizerComputed, CatchesAnotherNormOfTheGradients) {
 TEST(OptimizerComputed, CatchesANormThatHasTheScaleOfTheLoss) {
   OptimizerConfig clips = adamw();
   clips.clip_norm = 0.01;
-  EXPECT_EQ(formula_check(clips, clips, {}, {.scaled_by = 8}, 8).status, CheckStatus::passed);
-  EXPECT_EQ(formula_check(clips, clips, {}, {.norm_factor = 8, .scaled_by = 8}, 8).status,
+  EXPECT_EQ(formula_check(clips, clips, {}, {.scaled_back = 0.125}, 8).status, CheckStatus::passed);
+  EXPECT_EQ(formula_check(clips, clips, {}, {.norm_factor = 8, .scaled_back = 0.125}, 8).status,
             CheckStatus::failed);
 }
 

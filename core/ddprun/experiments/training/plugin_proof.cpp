@@ -191,9 +191,13 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
                       fmt::format("linear layers multiply in {}", declared));
 }
 
+double scaled_back(const Experiment& experiment, const StepScalars& scalars) {
+  return scalars.factor / clip_factor(experiment, scalars);
+}
+
 Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars,
                         ProcessGroup& group, const std::vector<double>& scaled_by) {
-  const double back = scalars.factor / clip_factor(experiment, scalars);
+  const double back = scaled_back(experiment, scalars);
   std::string own;
   for (const double scale : scaled_by) {
     if (!(std::abs(scale * back - 1) > kFactorTolerance)) continue;  // of a loss that is NaN: NaN

@@ -30,9 +30,11 @@ Check check_products(const Experiment& experiment, Trainer& trainer, ProcessGrou
 /// than eight, of the first one's tokens, 64 at least where it has as many; the divisor stays.
 Batch eighth_of(const Batch& batch);
 
-/// Compares the factor that undid the scale of a step's loss with that scale, `scaled_by` of each
-/// micro-batch ("loss_scaled_back"). For precisions that scale it, after a step that was not
-/// skipped. All ranks call it.
+/// The factor that undid the scale of a step's loss, without that of clipping.
+double scaled_back(const Experiment& experiment, const StepScalars& scalars);
+
+/// Compares that factor with the scale, `scaled_by` of each micro-batch ("loss_scaled_back"). For
+/// precisions that scale the loss, after a step that was not skipped. All ranks call it.
 Check check_scaled_back(const Experiment& experiment, const StepScalars& scalars,
                         ProcessGroup& group, const std::vector<double>& scaled_by);
 

@@ -189,8 +189,8 @@ void RunProof::after_step(std::int64_t index, double loss) {
   const bool updated = looks || index == steps_.first || !awaits_meeting_;
   if (update_ && updated) enter(update_->finish(group_), when);
   if (update_ && updated && !failed("optimizer_computed")) {
-    const double scaled_by = scaled_by_.empty() ? 1 : scaled_by_.back();
-    enter(update_->finish_formula(group_, scalars.gradient_norm, scaled_by), when);
+    const double back = scaled_by_.empty() ? 1 : scaled_back(experiment_, scalars);
+    enter(update_->finish_formula(group_, scalars.gradient_norm, back), when);
   }
   update_.reset();
   if (!scaled_by_.empty() && !scalars.skipped && !failed("loss_scaled_back")) {
