@@ -21,7 +21,7 @@ TEST(Verify, ComparesWithOneProcess) {
     EXPECT_LE(gradient.at("mean"), gradient.at("value")) << parameter;
     EXPECT_EQ(gradient.at("mean") > 0, gradient.at("value") > 0) << parameter;
   }
-  const CommandResult strict = must_end(1, folder, {"verify", "one.yaml", "--bound", "-1"});
+  const CommandResult strict = must_end(1, folder, {"verify", "one.yaml", "--bound", "0"});
   EXPECT_THAT(strict.out, HasSubstr("FAILED"));
 }
 
@@ -34,7 +34,7 @@ TEST(Verify, BoundsParametersOfSgdAlone) {
                      {"optimizer={name: sgd, lr: 0.1}"});
   };
   must_run(folder, bounded("1e-6"));
-  const CommandResult strict = must_end(1, folder, bounded("-1"));
+  const CommandResult strict = must_end(1, folder, bounded("0"));
   EXPECT_THAT(strict.out, HasSubstr("step 0: after the update, "));
 }
 
