@@ -102,7 +102,7 @@ RunObserver::RunObserver(const ProfileConfig& config, Device& device,
   to_memory_.emplace(*memory_);
   if (config.memory_snapshot && !folder_.empty()) {
     history_ = device.record_memory();
-    to_history_.emplace(*history_);
+    if (history_) to_history_.emplace(*history_);
   }
   if (config.memory && !folder_.empty()) {
     recorder_.emplace(device.memory_blocks(), device_look(device));
