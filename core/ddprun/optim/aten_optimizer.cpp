@@ -38,6 +38,8 @@ class AtenOptimizer : public Optimizer {
 
   std::int64_t updates() const override { return steps_.item<std::int64_t>(); }
   void set_updates(std::int64_t updates) override { steps_.fill_(updates); }
+  /// An operator may multiply and add in one rounding where a vector is full, and in two elsewhere.
+  bool rounds_the_same_everywhere() const override { return false; }
 
  protected:
   /// float32 ().

@@ -119,6 +119,8 @@ class Optimizer {
   /// Updates `range` as the last step did: by its learning rate, scale and count of steps, or not
   /// at all if it was skipped. For whoever has put back what that update read. Not in a step.
   void update_again(Range range);
+  /// Whether an element's update has the same bits whichever range it is updated in.
+  virtual bool rounds_the_same_everywhere() const { return true; }
   /// The moments of what this rank owns, zero where it has updated nothing yet; their names, as
   /// torch.optim has them: exp_avg and exp_avg_sq, or momentum_buffer, or none.
   Moments& moments();

@@ -203,23 +203,25 @@ std::string UpdateProof::compare(Drawn& drawn, const at::Tensor& weights, Proces
                     with_thousands(off), with_thousands(looked_at),
                     data_parallel_.buffers().name(drawn.index), name_of(optimizer_.name));
   }
-  double tolerance = 0;
-  if (weights.defined()) {
+  const bool mixed = weights.defined();
+  if (mixed) {
     made[0] = at::matmul(weights, rows_of_all(made[0], group)).to(made[0].scalar_type());
-    tolerance = 4 * largest_rounding(made[0].scalar_type());
   }
+  const bool exact = data_parallel_.optimizer().rounds_the_same_everywhere();
   const std::vector<at::Tensor> got = data_parallel_.optimizer().written_by_update(drawn.range);
   const bool copy = data_parallel_.buffers().compute_copy(drawn.range).defined();
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (i == 1 && copy) continue;  // compute_copy is a check of its own
     if (i == 0 && context.meeting() == Meeting::outer) continue;
-    const std::int64_t other = count_unequal(got[i], made[i], i == 0 ? tolerance : 0);
+    const bool rounded = !exact || (i == 0 && mixed);
+    const double tolerance = rounded ? 4 * largest_rounding(made[i].scalar_type()) : 0;
+    const std::int64_t other = count_unequal(got[i], made[i], tolerance);
     if (other == 0) continue;
     return fmt::format("{} of {} {} of {} are not {}what the optimizer makes of {}{}",
                        with_thousands(other), with_thousands(got[i].numel()),
                        i == 0 ? "elements" : "moments", data_parallel_.buffers().name(drawn.index),
-                       i == 0 && weights.defined() ? "the ranks' mean of " : "",
-                       gradients_of(context), i == 0 ? by_whose_word(context) : "");
+                       i == 0 && mixed ? "the ranks' mean of " : "", gradients_of(context),
+                       i == 0 ? by_whose_word(context) : "");
   }
   return {};
 }
