@@ -24,7 +24,7 @@ TEST_F(Cuda, MarksFollowTheDevicesWork) {
   in_ranks(1, [](const RankInfo&) {
     const auto device = open_device(DeviceKind::cuda, 0);
     const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
-    const at::Tensor a = at::ones({4096, 4096}, options);
+    const at::Tensor a = at::ones({1024, 1024}, options);
     at::mm(a, a);  // the first call sets things up
     device->synchronize();
     const std::int64_t before_ns = now_ns();

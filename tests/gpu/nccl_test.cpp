@@ -8,6 +8,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
+#include "support/free_port.h"
 #include "support/gpu_ranks.h"
 #include "support/process_ranks.h"
 
@@ -135,7 +136,9 @@ TEST_F(Nccl, ARankThatNeverConnectsIsACommError) {
 
 TEST_F(Nccl, MemoryOutlivesItsGroupAndGroupsFollowOneAnother) {
   const WorldConfig world = gpu_world(1, 2);
-  const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
+  const int port = free_port();
+  const auto ends = run_process_ranks(2, [&](const RankInfo& own) {
+    const RankInfo info = joined(own, port);
     const auto device = open_rank_device(world, info);
     at::Tensor kept;
     for (const char* run : {"first", "second"}) {

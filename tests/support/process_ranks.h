@@ -74,6 +74,16 @@ inline std::vector<int> run_ranks_in_time(
   return ends;
 }
 
+/// The place of a rank as a launcher tells it: an address instead of connections, at which runs
+/// follow one another.
+inline RankInfo joined(const RankInfo& own, int port) {
+  RankInfo info = own;
+  info.launcher = "torchrun";
+  info.sockets = nullptr;
+  info.master_port = port;
+  return info;
+}
+
 /// `call` must throw a CommError with these parts. Returns the exit status of the rank: 0 if it
 /// does. If not, stderr names the part that does not match.
 inline int expect_comm_error(const std::function<void()>& call,

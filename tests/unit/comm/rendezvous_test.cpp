@@ -25,17 +25,9 @@ namespace {
 
 using test::expect_comm_error;
 using test::free_port;
+using test::joined;
 using test::listen_on_free_port;
 using test::run_process_ranks;
-
-/// The place of a rank as a launcher tells it: an address instead of connections.
-RankInfo joined(const RankInfo& own, int port) {
-  RankInfo info = own;
-  info.launcher = "torchrun";
-  info.sockets = nullptr;
-  info.master_port = port;
-  return info;
-}
 
 /// Sum over ranks of (rank + 1), through the group.
 bool sums_ranks(ProcessGroup& group) {

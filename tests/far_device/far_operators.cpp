@@ -13,13 +13,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "ddprun/comm/group/collective_backend.h"
-#include "ddprun/comm/group/future_work.h"
-#include "unit/far_device/far_device.h"
+#include "far_device/far_device.h"
 
 namespace ddprun::test {
 
@@ -59,6 +58,20 @@ Values replaced(const Values& values, const Replace& replace) {
   return out;
 }
 
+/// Where the tensors begin that a product multiplies in TF32, if it may; nowhere else.
+std::optional<std::size_t> factors_in_tf32(const std::string& name) {
+  if (!at::globalContext().allowTF32CuBLAS()) return {};
+  if (name == "aten::mm" || name == "aten::bmm") return 0;
+  if (name == "aten::addmm" || name == "aten::baddbmm") return 1;
+  return {};
+}
+
+/// TF32 has 10 bits behind the point.
+at::Tensor rounded_to_tf32(const at::Tensor& factor) {
+  if (factor.scalar_type() != at::kFloat) return factor;
+  return (factor.contiguous().view(at::kInt) + 0x1000).bitwise_and(~0x1fff).view(at::kFloat);
+}
+
 /// One call of an operator.
 class FarCall {
  public:
@@ -71,6 +84,11 @@ class FarCall {
     }
     {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      if (const auto first = factors_in_tf32(op_.operator_name().name)) {
+        for (std::size_t i = *first; i < *first + 2; ++i) {
+          stack[i] = rounded_to_tf32(stack[i].toTensor());
+        }
+      }
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     }
@@ -182,16 +200,17 @@ void by_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
                          std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
-                         std::optional<at::Device>, std::optional<bool>) {
+                         std::optional<at::Device> device, std::optional<bool>) {
+  require_far_device(device.value_or(c10::kCUDA));
   const at::Tensor like = at::detail::empty_cpu({0}, dtype.value_or(at::kFloat));
   const auto bytes = at::detail::computeStorageNbytes(sizes, strides, like.itemsize());
   return far_tensor(far_storage(bytes), like, sizes, strides, 0);
 }
 
 at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
-                 std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+                 std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>,
                  std::optional<at::MemoryFormat>) {
-  return empty_strided(sizes, c10::contiguous_strides(sizes), dtype, {}, {}, {});
+  return empty_strided(sizes, c10::contiguous_strides(sizes), dtype, {}, device, {});
 }
 
 at::Tensor strided_view(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides,
@@ -208,6 +227,19 @@ at::Tensor view(const at::Tensor& self, at::IntArrayRef sizes) {
 
 at::Tensor reshape_alias(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides) {
   return strided_view(self, sizes, strides, {});
+}
+
+/// The CPU has none that widens.
+at::Tensor softmax(const at::Tensor& self, std::int64_t dim, bool half_to_float) {
+  const at::Tensor wide = half_to_float ? self.to(at::kFloat) : self;
+  const at::Tensor powers = (wide - wide.amax(dim, /*keepdim=*/true)).exp();
+  return powers / powers.sum(dim, /*keepdim=*/true);
+}
+
+at::Tensor softmax_backward(const at::Tensor& grad, const at::Tensor& output, std::int64_t dim,
+                            at::ScalarType input_dtype) {
+  const at::Tensor products = grad * output;
+  return (products - output * products.sum(dim, /*keepdim=*/true)).to(input_dtype);
 }
 
 std::int64_t choose_math(const at::Tensor&, const at::Tensor&, const at::Tensor&,
@@ -227,71 +259,11 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("as_strided", &strided_view);
   library.impl("view", &view);
   library.impl("_reshape_alias", &reshape_alias);
+  library.impl("_softmax", &softmax);
+  library.impl("_softmax_backward_data", &softmax_backward);
   library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&by_cpu>());
 }
 
-/// Of one rank, whose collectives copy at most. A future of a GPU is complete when it is asked for.
-class OneRank final : public CollectiveBackend {
- public:
-  OneRank() : CollectiveBackend(0, 1, "nccl") {}
-
-  c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override {
-    const at::Tensor& input = arguments.input;
-    for (const at::Tensor& output : arguments.outputs) {
-      TORCH_CHECK(output.is_cuda(), "NCCL takes the device's tensors alone");
-      if (input.defined() && !input.is_alias_of(output)) output.copy_(input);
-    }
-    auto future = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::ofTensors(), std::vector<c10::Device>{{c10::kCUDA, 0}});
-    future->markCompleted(c10::IValue(arguments.outputs));
-    return c10::make_intrusive<FutureWork>(std::move(future));
-  }
-  at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
-    return at::empty({elements}, options.device(c10::kCUDA)).zero_();
-  }
-};
-
-struct FarGraph final : CapturedWork {
-  void launch() override {
-    for (const auto& call : work.calls) call();
-  }
-  FarCalls work;
-};
-
 }  // namespace
-
-FarDevice::FarDevice() { at::globalContext().lazyInitDevice(c10::kCUDA); }
-
-Mark FarDevice::mark() {
-  if (far_capture == nullptr) return now_ns();
-  std::int64_t& time_ns = captured_.emplace_back();
-  far_capture->calls.emplace_back([&time_ns] { time_ns = now_ns(); });
-  return -std::ssize(captured_);
-}
-
-std::int64_t FarDevice::time_of(Mark mark) {
-  refuse_to_wait("the time of a mark");
-  return mark > 0 ? mark : captured_.at(static_cast<std::size_t>(-mark - 1));
-}
-
-void FarDevice::synchronize() { refuse_to_wait("synchronize"); }
-
-std::unique_ptr<CapturedWork> FarDevice::capture(const std::function<void()>& work) {
-  auto graph = std::make_unique<FarGraph>();
-  const FarMemoryBefore before;
-  far_capture = &graph->work;
-  const auto end = c10::make_scope_exit([] { far_capture = nullptr; });
-  work();
-  return graph;
-}
-
-bool FarDevice::capturing() const { return far_capture != nullptr; }
-
-c10::intrusive_ptr<c10d::Backend> FarDevice::make_backend(
-    const c10::intrusive_ptr<c10d::Store>& /*store*/, int rank, int world_size,
-    std::chrono::milliseconds /*timeout*/) {
-  TORCH_CHECK(rank == 0 && world_size == 1, "a far device has one rank");
-  return c10::make_intrusive<OneRank>();
-}
 
 }  // namespace ddprun::test

@@ -5,21 +5,22 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
 #include <vector>
 
-#include "unit/far_device/far_device.h"
+#include "far_device/far_device.h"
 
 namespace ddprun::test {
 
 namespace {
 
-const c10::Device kFar(c10::kCUDA, 0);
 /// No processor reads such an address.
 constexpr std::uintptr_t kFarBit = std::uintptr_t{1} << 62;
 constexpr int kNaNByte = 0xFF;
@@ -31,7 +32,7 @@ void* near_of(const void* far) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(far) & ~kFarBit);
 }
 
-/// Blocks that are released are never given again, so that who reads them reads NaN.
+/// A block that is released is given back to the host late, so that who reads it reads NaN.
 class FarMemory final : public c10::Allocator {
  public:
   static FarMemory& instance() {
@@ -39,13 +40,11 @@ class FarMemory final : public c10::Allocator {
     return memory;
   }
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (bytes == 0) return {nullptr, kFar};
+    if (bytes == 0) return {nullptr, far_device};
     const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    void* const near = std::aligned_alloc(kAlignment, size);
-    std::memset(near, kNaNByte, size);
-    const std::lock_guard lock(mutex_);
-    live_[near] = size;
-    return {far_of(near), far_of(near), &release, kFar};
+    void* const far = far_of(take(size));
+    report(far, static_cast<std::int64_t>(size));
+    return {far, far, &release, far_device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
@@ -55,23 +54,75 @@ class FarMemory final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     return live_;
   }
+  FarBytes bytes() {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    bytes_.peak = bytes_.now;
+  }
 
  private:
   static constexpr std::size_t kAlignment = 512;  // as CUDA's
+  static constexpr std::int64_t kCapacity = std::int64_t{2} << 30;
+  static constexpr std::size_t kKept = std::size_t{256} << 20;  // of what was released
+
+  static double in_gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+  void* take(std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    const auto more = static_cast<std::int64_t>(size);
+    if (bytes_.now + more > kCapacity) {
+      C10_THROW_ERROR(
+          OutOfMemoryError,
+          fmt::format("CUDA out of memory. Tried to allocate {:.2f} GiB. GPU {} has a "
+                      "total capacity of 2.00 GiB of which {:.2f} GiB is free.",
+                      in_gib(more), far_device.index(), in_gib(kCapacity - bytes_.now)));
+    }
+    void* const near = std::aligned_alloc(kAlignment, size);
+    std::memset(near, kNaNByte, size);
+    live_[near] = size;
+    bytes_.now += more;
+    bytes_.peak = std::max(bytes_.peak, bytes_.now);
+    bytes_.most = std::max(bytes_.most, bytes_.now);
+    return near;
+  }
 
   static void release(void* far) {
     FarMemory& memory = instance();
-    const std::lock_guard lock(memory.mutex_);
-    const auto block = memory.live_.find(near_of(far));
-    if (block == memory.live_.end()) return;
-    std::memset(block->first, kNaNByte, block->second);
-    memory.released_.push_back(block->first);
-    memory.live_.erase(block);
+    const std::int64_t size = memory.keep_released(near_of(far));
+    if (size > 0) memory.report(far, -size);
+  }
+
+  std::int64_t keep_released(void* near) {
+    const std::lock_guard lock(mutex_);
+    const auto block = live_.find(near);
+    if (block == live_.end()) return 0;
+    const std::size_t size = block->second;
+    std::memset(near, kNaNByte, size);
+    bytes_.now -= static_cast<std::int64_t>(size);
+    released_.emplace_back(*block);
+    released_bytes_ += size;
+    live_.erase(block);
+    while (released_bytes_ > kKept) {
+      std::free(released_.front().first);
+      released_bytes_ -= released_.front().second;
+      released_.pop_front();
+    }
+    return static_cast<std::int64_t>(size);
+  }
+
+  void report(void* far, std::int64_t change) {
+    const auto now = static_cast<std::size_t>(bytes().now);
+    c10::reportMemoryUsageToProfiler(far, change, now, now, far_device);
   }
 
   std::mutex mutex_;
+  FarBytes bytes_;
   std::map<void*, std::size_t> live_;  // by where the CPU finds it
-  std::vector<void*> released_;
+  std::deque<std::pair<void*, std::size_t>> released_;
+  std::size_t released_bytes_ = 0;
 };
 
 class PageLocked final : public at::HostAllocator {
@@ -82,6 +133,7 @@ class PageLocked final : public at::HostAllocator {
   }
   c10::DataPtr allocate(std::size_t bytes) override {
     void* const memory = std::malloc(bytes + 1);
+    const std::lock_guard lock(mutex_);
     blocks_.insert(memory);
     return {memory, memory, &release, c10::kCPU};
   }
@@ -89,7 +141,10 @@ class PageLocked final : public at::HostAllocator {
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
-  bool contains(const void* memory) const { return blocks_.contains(const_cast<void*>(memory)); }
+  bool contains(const void* memory) {
+    const std::lock_guard lock(mutex_);
+    return blocks_.contains(const_cast<void*>(memory));
+  }
   bool record_event(void*, void*, c10::Stream) override { return true; }
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }
@@ -98,24 +153,36 @@ class PageLocked final : public at::HostAllocator {
 
  private:
   static void release(void* memory) {
+    const std::lock_guard lock(instance().mutex_);
     instance().blocks_.erase(memory);
     std::free(memory);
   }
-  std::set<void*> blocks_;  // where each begins; training thread
+  std::mutex mutex_;
+  std::set<void*> blocks_;  // where each begins
 };
 
-/// One device, whose work is done when the call returns.
+/// A thread begins with the first device, whichever the rank has.
+thread_local c10::Device current(c10::kCUDA, 0);
+
+/// Devices whose work is done when the call returns.
 struct FarGuard final : c10::impl::DeviceGuardImplInterface {
-  static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, kFar); }
-  c10::DeviceType type() const override { return kFar.type(); }
-  c10::Device exchangeDevice(c10::Device) const override { return kFar; }
-  c10::Device getDevice() const override { return kFar; }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return stream(); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return stream(); }
-  c10::Stream exchangeStream(c10::Stream) const override { return stream(); }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::DeviceType type() const override { return c10::kCUDA; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return std::exchange(current, device);
+  }
+  c10::Device getDevice() const override { return current; }
+  void setDevice(c10::Device device) const override { current = device; }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { current = device; }
+  c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return getStream(device);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(far_devices());
+  }
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
     *event = const_cast<FarGuard*>(this);
   }
@@ -130,7 +197,10 @@ struct FarHooks final : at::CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool hasCUDA() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  bool isPinnedPtr(const void* memory) const override { return is_page_locked(memory); }
+  bool isPinnedPtr(const void* memory) const override {
+    return PageLocked::instance().contains(memory);
+  }
+  c10::DeviceIndex current_device() const override { return current.index(); }
   at::Allocator* getPinnedMemoryAllocator() const override { return &PageLocked::instance(); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     static auto& generator = *new at::Generator(at::detail::createCPUGenerator());
@@ -141,19 +211,32 @@ struct FarHooks final : at::CUDAHooksInterface {
 std::map<void*, std::vector<char>> before_capture;
 
 [[maybe_unused]] const bool kRegistered = [] {
-  c10::SetAllocator(kFar.type(), &FarMemory::instance(), 1);
-  at::setHostAllocator(kFar.type(), &PageLocked::instance(), 1);
+  c10::SetAllocator(c10::kCUDA, &FarMemory::instance(), 1);
+  at::setHostAllocator(c10::kCUDA, &PageLocked::instance(), 1);
   at::CUDAHooksRegistry()->Register(
       "CUDAHooks", [](at::CUDAHooksArgs) -> std::unique_ptr<at::CUDAHooksInterface> {
         return std::make_unique<FarHooks>();
       });
-  c10::impl::device_guard_impl_registry[static_cast<std::size_t>(kFar.type())] = new FarGuard;
+  c10::impl::device_guard_impl_registry[static_cast<std::size_t>(c10::kCUDA)] = new FarGuard;
   return true;
 }();
 
 }  // namespace
 
-bool is_page_locked(const void* memory) { return PageLocked::instance().contains(memory); }
+int far_devices() {
+  static const char* const set = std::getenv("DDPRUN_FAR_DEVICES");
+  return set == nullptr ? 2 : std::atoi(set);
+}
+
+c10::Device far_device(c10::kCUDA, 0);
+
+void require_far_device(c10::Device device) {
+  const c10::Device meant = device.has_index() ? device : current;
+  TORCH_CHECK(meant == far_device, "this rank has ", far_device, ", and was asked for ", meant);
+}
+
+FarBytes far_bytes() { return FarMemory::instance().bytes(); }
+void reset_far_peak() { FarMemory::instance().reset_peak(); }
 
 at::Tensor far_tensor(c10::Storage memory, const at::Tensor& like, at::IntArrayRef sizes,
                       at::IntArrayRef strides, std::int64_t offset) {
@@ -205,7 +288,7 @@ at::Tensor as_captured(const at::Tensor& far) {
   const c10::Storage& memory = far.storage();
   if (!before_capture.contains(near_of(memory.data()))) return far;
   c10::Storage same(c10::Storage::use_byte_size_t(), memory.nbytes(),
-                    c10::DataPtr(memory.mutable_data(), kFar), &FarMemory::instance(), false);
+                    c10::DataPtr(memory.mutable_data(), far_device), &FarMemory::instance(), false);
   return far_tensor(std::move(same), far, far.sizes(), far.strides(), far.storage_offset());
 }
 

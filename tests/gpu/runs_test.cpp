@@ -1,0 +1,99 @@
+// Whole programs where there is a GPU: every strategy, every kind of experiment, checkpoints.
+#include "support/ddprun_command.h"
+#include "support/gpu_ranks.h"
+
+namespace ddprun::test {
+namespace {
+
+class RunsOnGpu : public GpuTest {
+ protected:
+  /// The rows of a run of tiny_experiment() and `more` on all GPUs.
+  json rows(const std::string& name, const std::string& more, const Words& settings = {}) {
+    folder_.write(name + ".yaml", tiny_experiment(more, 4));
+    must_run(folder_,
+             with_sets(gpu_command("run", name + ".yaml", gpu_world(probe_.count)), settings));
+    return proved(name);
+  }
+  json proved(const std::string& name) {
+    json rows = rows_of(folder_, name);
+    for (const json& row : rows) {
+      EXPECT_THAT(row["proof"]["status"].get<std::string>(), AnyOf("passed", "declared", "control"))
+          << row["label"];
+    }
+    return rows;
+  }
+  /// An experiment without a model.
+  json rows_of_other(const std::string& text) {
+    folder_.write("other.yaml", text);
+    must_run(folder_, {"run", "other.yaml"});
+    return rows_of(folder_, "other");
+  }
+
+  TemporaryFolder folder_;
+};
+
+Words with(Words words, const Words& more, const Words& last = {}) {
+  words.insert(words.end(), more.begin(), more.end());
+  words.insert(words.end(), last.begin(), last.end());
+  return words;
+}
+
+double last_loss(const json& row) {
+  return row["ranks"][0]["samples"]["loss"].back().get<double>();
+}
+
+TEST_F(RunsOnGpu, EveryStrategyIsProvedAndTrainsAsOnTheCpu) {
+  const std::string sweep =
+      "sweep:\n"
+      "  strategy:\n"
+      "    - {name: none, unsynchronized: true}\n"
+      "    - naive\n    - flat\n    - overlap\n    - bucketed\n    - torch_ddp\n    - zero1\n"
+      "    - {name: zero1, gather_under_forward: true}\n"
+      "    - zero1_cs336\n    - zero2\n    - fsdp\n    - {name: hsdp, shard_ranks: 1}\n"
+      "    - {name: powersgd, rank: 2}\n    - {name: local_sgd, every: 2}\n    - gossip\n";
+  const Words settings = {"train.accumulate=2", "optimizer.clip_norm=0.5"};
+  const json on_gpu = rows("gpu", sweep, settings);
+  folder_.write("cpu.yaml", tiny_experiment(sweep, 4));
+  must_run(folder_, with_sets(with_sets({"run", "cpu.yaml"}, settings),
+                              {"model.kernels=reference",
+                               "world.size=" + std::to_string(on_gpu[0]["ranks"].size())}));
+  const json on_cpu = proved("cpu");
+  ASSERT_EQ(on_gpu.size(), on_cpu.size());
+  for (std::size_t i = 0; i < on_gpu.size(); ++i) {
+    EXPECT_NEAR(last_loss(on_gpu[i]), last_loss(on_cpu[i]), 1e-4) << on_gpu[i]["label"];
+  }
+}
+
+TEST_F(RunsOnGpu, ARunGoesOnFromACheckpointToTheSameBits) {
+  const auto hash = [](const json& rows) { return rows[0]["ranks"][0]["parameter_hash"]; };
+  for (const std::string name : {"fp32", "fp8"}) {
+    const std::string precision = name == "fp8" ? "{name: fp8, scaling: delayed}" : name;
+    const Words settings = {"strategy=zero2", "precision=" + precision};
+    const Words saved = {"train.checkpoint={every: 2, async: true, path: " + name + "}",
+                         "train.resume_from=latest"};
+    rows(name + "-cut", "", with(settings, saved, {"train.steps=1"}));
+    EXPECT_EQ(hash(rows(name + "-on", "", with(settings, saved))),
+              hash(rows(name + "-whole", "", settings)))
+        << precision;
+  }
+}
+
+TEST_F(RunsOnGpu, CollectivesAreRight) {
+  const json rows = rows_of_other(
+      "experiment: collectives\n"
+      "world: {size: 2, device: cuda, backend: nccl, emulate_ranks_on_one_gpu: true}\n"
+      "collectives: {bytes: 300000}\n"
+      "repeat: {warmup: 1, count: 3, seconds: 0}\n"
+      "sweep:\n"
+      "  collectives.collective: [all_reduce, broadcast, reduce_scatter, all_gather]\n"
+      "  collectives.dtype: [float32, int8]\n");
+  for (const json& row : rows) EXPECT_EQ(row["status"], "ok") << row;
+}
+
+TEST_F(RunsOnGpu, AutocastIsSeenByHand) {
+  must_run(folder_, with_sets({"run", DDPRUN_SOURCE_DIR "/configs/cs336/autocast_dtypes.yaml"},
+                              {"world.device=cuda", "output.dir=results"}));
+}
+
+}  // namespace
+}  // namespace ddprun::test
