@@ -9,11 +9,11 @@ set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 carried=$repo/.deps/carried
-readonly kLimitKb=$((25 * 1024))
+readonly kLimitKb=$((30 * 1024))
 # Debian's source packages of what is compiled; cmake/carried/CMakeLists.txt builds them.
 readonly kSources=(fmtlib spdlog yaml-cpp highway libsodium pcre2 benchmark googletest)
 # Folders of these that no library is built from.
-readonly kLeftOut=(bench bindings debian doc docs example examples g3doc samples test)
+readonly kLeftOut=(.pc bench bindings debian doc docs example examples g3doc samples test testdata)
 # What of setup.sh's table the pack stands for: compiled, as installed headers, and in part.
 readonly kBuilt=(libyaml-cpp-dev libspdlog-dev libhwy-dev libsodium-dev libpcre2-dev libgtest-dev libgmock-dev libbenchmark-dev)
 readonly kHeaders=(libcli11-dev nlohmann-json3-dev libgloo-dev libxxhash-dev libjs-chart.js)
@@ -37,10 +37,21 @@ fetch_sources() {
   options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/parts" -o "Dir::State::Lists=$work/lists"
     -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User= -o Acquire::Languages=none)
   # An archive without sources fails to update; that matters only if what is wanted is missing.
-  (cd "$work/src" && { apt-get "${options[@]}" update || true; } && apt-get "${options[@]}" source --only-source "${kSources[@]}") \
-    >"$work/log" 2>&1 ||
+  (cd "$work/src" && { apt-get "${options[@]}" update || true; } && fetch_newest "${kSources[@]}") >"$work/log" 2>&1 ||
     fail "apt-get cannot fetch the sources of ${kSources[*]}:
 $(tail -n 15 "$work/log")"
+}
+
+# fetch_newest PACKAGE...: of each the newest version that the archive does serve: a mirror may list one without having its files.
+fetch_newest() {
+  local package version
+  for package in "$@"; do
+    apt-cache "${options[@]}" showsrc --only-source "$package" | sed -n 's/^Version: //p' | sort -rVu >"$work/versions"
+    while read -r version; do
+      if apt-get "${options[@]}" source --only-source "$package=$version"; then continue 2; fi
+    done <"$work/versions"
+    return 1
+  done
 }
 
 pack_sources() {
@@ -69,9 +80,10 @@ pack_boost() {
   "${CXX:-c++}" -std=c++20 -M "$seeds" | grep -oE '/usr/include/boost/[^ ]+' | sed 's|^/usr/include/||' | sort -u >"$found"
   cp "$found" "$new"
   while [[ -s $new ]]; do
-    # Not those of Windows and of compilers without decltype. What Debian does not have is named for other systems.
+    # Not those of Windows and of compilers without decltype or variadic templates. What Debian does not have is named for other
+    # systems.
     sed 's|^|/usr/include/|' "$new" | xargs sed -nE 's/.*#[ ]*include[ ]*[<"](boost\/[^>"]+).*/\1/p' | sort -u |
-      grep -vE '^boost/(winapi|typeof)/' | comm -13 "$found" - | while read -r header; do
+      grep -vE '^boost/(winapi|typeof)/|/cpp03/' | comm -13 "$found" - | while read -r header; do
       if [[ -f /usr/include/$header ]]; then echo "$header"; fi
     done >"$work/next"
     mv "$work/next" "$new"
