@@ -45,7 +45,7 @@ take_python_torch() {
   found=$(python_torch)
   [[ -n $found ]] || return 0 # report() says that LibTorch is missing
   check_libtorch "$found" "PyTorch of $(command -v "$python")"
-  ln -sfnT "$(dirname "$found")" "$deps/torch-site"
+  if $check_only; then LIBTORCH_DIR=$found; else ln -sfnT "$(dirname "$found")" "$deps/torch-site"; fi
   torch=$(version_of "$found")
 }
 
@@ -74,7 +74,7 @@ report_without_network() {
 # set_up_carried PACKAGE...: the system lacks these, and the pack has at least one of them.
 set_up_carried() {
   mkdir -p "$deps"
-  if ! $check_only; then take_python_torch; fi
+  take_python_torch
   report_without_network "$@" || fail "nothing is installed where .deps/carried is used: bring what is missing by this machine's means,
 or remove .deps/carried and run this again with a network"
   if ! have_carried; then
