@@ -323,15 +323,17 @@ def main():
     else:
         notes.append(f"MFU: of {args.peak:g} TFLOP/s, dense bf16.")
 
+    def page():
+        return "\n".join([head(machine, args), "", report.table(rows), "", *notes]).rstrip() + "\n"
+
     def save():
         (folder / "bench_gpu.json").write_text(json.dumps({"machine": machine, "command": sys.argv, "notes": notes, "rows": rows, "runs": runs},
                                                           indent=1) + "\n")
+        (folder / "bench_gpu.md").write_text(page())
 
     measure(args, save, rows, runs, notes)
     save()
-    text = "\n".join([head(machine, args), "", report.table(rows), "", *notes]).rstrip() + "\n"
-    (folder / "bench_gpu.md").write_text(text)
-    print(text)
+    print(page())
     say(f"written: {folder}/bench_gpu.json and bench_gpu.md, after {(time.monotonic() - begin) / 60:.1f} minutes")
     return 1 if any("failed" in row for row in rows) else 0
 

@@ -1,7 +1,9 @@
 """Tests of what `make bench-gpu` computes, with made-up results; run by it: cd tests/benchmarks && python3 -m unittest bench_gpu_test"""
 import contextlib
 import io
+import tempfile
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import bench_gpu as bench
@@ -298,6 +300,19 @@ class Whole(unittest.TestCase):
                     mock.patch("sys.argv", ["bench_gpu.py"]):
                 self.assertEqual(bench.main(), 2)
             self.assertIn(sentence, say.call_args[0][0])
+
+    def test_what_is_cut_off_leaves_the_table_of_the_cells_that_are_done(self):
+        def one_cell(args, save, rows, runs, notes):
+            rows.append({"what": "step", **ROW_OF, "failed": "broken"})
+            save()
+            raise KeyboardInterrupt
+        machine = {"torch": "2.11.0", "gpus": ["NVIDIA H200"], "cpu": "", "cores": 16, "commit": ""}
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(bench, "measure", one_cell), \
+                mock.patch.object(bench, "find_machine", lambda args: setattr(args, "machine", machine)), \
+                mock.patch.object(bench, "describe_machine", return_value={}), mock.patch("sys.argv", ["bench_gpu.py", "--output", folder]):
+            with self.assertRaises(KeyboardInterrupt):
+                bench.main()
+            self.assertIn("failed: broken", next(Path(folder).glob("*/bench_gpu.md")).read_text())
 
     def test_fewer_gpus_than_ranks_are_said(self):
         args = arguments("--ranks", "4")
