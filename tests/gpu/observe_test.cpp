@@ -23,7 +23,7 @@ class Observed : public GpuTest {
   void run(const std::vector<std::string>& settings, std::vector<std::string> environment = {}) {
     DdprunProcess process(folder_, with_sets(run_on_each(probe_.count), settings),
                           std::move(environment));
-    ASSERT_EQ(process.wait(120), 0) << process.err();
+    if (process.wait(120) != 0) throw std::runtime_error(process.err());  // ends the test
   }
 
   std::filesystem::path result() const { return folder_.path() / "results/gpu/latest"; }
