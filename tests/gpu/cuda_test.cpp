@@ -95,7 +95,8 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
   const auto ends = run_process_ranks(2, [&](const RankInfo& info) -> int {
     const auto device = open_rank_device(world, info);
     const auto group = connect(info, {.timeout_s = 15}, "run", host_identity(), *device);
-    if (info.rank == 1) _exit(3);
+    group->barrier();  // NCCL connects the ranks in the first one
+    if (info.rank == 1) die_later();
     try {
       group->barrier();
     } catch (const CommError&) {
