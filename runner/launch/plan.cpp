@@ -44,9 +44,10 @@ bool is_result(const fs::path& folder) {
 }
 
 bool is_yaml(const fs::directory_entry& entry) {
-  std::error_code ignored;  // a link may lead nowhere, or to itself
+  std::error_code ignored;  // a link may lead nowhere, or to itself: its row says so
   const std::string extension = entry.path().extension();
-  return (extension == ".yaml" || extension == ".yml") && entry.is_regular_file(ignored);
+  return (extension == ".yaml" || extension == ".yml") && !is_hidden(entry.path()) &&
+         !entry.is_directory(ignored);
 }
 
 std::vector<fs::path> yaml_files_in(const fs::path& folder) {
