@@ -152,7 +152,7 @@ void write_result_json(const ResultContext& context, const TableLines& table,
 
 std::string report_markdown(const ResultContext& context, const TableLines& table) {
   std::string out = chosen_table(context, table).markdown() + "\n";
-  for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
+  for (const ReportLine& line : report_lines(table)) out += "- " + in_markdown(line.text) + "\n";
   const PivotConfig& pivot = context.report.pivot;
   if (pivot.empty()) return out;
   return out + fmt::format("\n{}:\n\n{}", pivot_title(pivot),
@@ -176,8 +176,8 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
   const std::vector<std::string> names = run_names(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
-      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names[i], name_of(rows[i].status),
-                         rows[i].reason);
+      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", in_markdown(names[i]),
+                         name_of(rows[i].status), rows[i].reason);
     }
   }
   out += memory_markdown(table, names);

@@ -79,13 +79,6 @@ std::string trimmed(std::string line) {
   return line;
 }
 
-/// What Markdown would read otherwise, as in "layers.*", "head.*".
-std::string escaped(std::string text) {
-  for (const char* mark : {"|", "*"}) boost::replace_all(text, mark, std::string("\\") + mark);
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
-
 /// What LaTeX would read otherwise, or has no letter for.
 std::string in_latex(const std::string& text) {
   static const std::vector<std::pair<std::string, std::string>> kWords = {
@@ -196,10 +189,18 @@ std::string TextTable::render(int width, bool colour, std::vector<std::string>* 
   return out;
 }
 
+std::string in_markdown(std::string text) {
+  for (const char* mark : {"|", "*", "<", "`"}) {
+    boost::replace_all(text, mark, std::string("\\") + mark);
+  }
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
 std::string TextTable::markdown() const {
   std::string out = "|", rule = "|";
   for (const Column& column : columns) {
-    out += " " + escaped(column.title) + " |";
+    out += " " + in_markdown(column.title) + " |";
     rule += column.right_aligned ? " ---: |" : " :--- |";
   }
   out += "\n" + rule + "\n";
@@ -208,7 +209,7 @@ std::string TextTable::markdown() const {
     std::vector<Cell> cells = line.cells;
     cells.push_back(line.note);
     cells.resize(columns.size());
-    for (const Cell& cell : cells) out += " " + escaped(cell.text) + " |";
+    for (const Cell& cell : cells) out += " " + in_markdown(cell.text) + " |";
     out += "\n";
   }
   return out;

@@ -47,6 +47,9 @@ struct TextTable {
   std::string latex() const;
 };
 
+/// With what Markdown would read otherwise escaped, as in "layers.*", "head.*".
+std::string in_markdown(std::string text);
+
 /// What a table of this width says of the columns that were left out.
 std::string too_few_columns(int width, const std::vector<std::string>& dropped);
 

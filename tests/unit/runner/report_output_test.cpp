@@ -39,6 +39,13 @@ TEST_F(ReportOutput, MarkdownIsThatOfTheSummary) {
   EXPECT_THAT(summary_markdown(context_, table_), HasSubstr(markdown));
 }
 
+TEST_F(ReportOutput, MarkdownEscapesNamesInSentencesToo) {
+  Row row = known_row("model.frozen=[*.ln1.*]");
+  row.ranks.front().checks.front().status = CheckStatus::failed;
+  EXPECT_THAT(report_markdown(context_, TableLines({row, known_row("model.frozen=[<b>]")})),
+              HasSubstr("\n- NOT PROVED: model.frozen=[\\*.ln1.\\*]: "));
+}
+
 TEST_F(ReportOutput, ColumnsThatTheFileChoosesAreThoseOfMarkdownAndLatex) {
   ResultContext chosen = context_;
   chosen.report.columns = {"proof", "step ms"};

@@ -57,7 +57,7 @@ TEST(Latex, AListThatBeginsARowIsNoOptionOfTheRowBefore) {
   for (const char* name : {"[\"a.*\", \"b.*\"]", "*.c", "d<e>|"}) table.add({name});
   EXPECT_THAT(table.latex(), HasSubstr("{[}\"a.{*}\", \"b.{*}\"] \\\\\n{*}.c \\\\\n"
                                        "d\\textless{}e\\textgreater{}\\textbar{} \\\\\n"));
-  EXPECT_THAT(table.markdown(), HasSubstr("| [\"a.\\*\", \"b.\\*\"] |\n| \\*.c |\n| d<e>\\| |"));
+  EXPECT_THAT(table.markdown(), HasSubstr("| [\"a.\\*\", \"b.\\*\"] |\n| \\*.c |\n| d\\<e>\\| |"));
 }
 
 TEST(Latex, TheReportsTableHasNoMarkThatAFontMayLack) {
