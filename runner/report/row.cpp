@@ -3,6 +3,7 @@
 
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
 #include "ddprun/result/run_load.h"
@@ -94,6 +95,7 @@ Row row_from_json(const json& in) {
   Row row;
   row.kind = &kind_named(in.at("kind"));
   for_plain_fields(row, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
+  for (std::string* words : {&row.name, &row.label, &row.reason}) *words = printable(*words);
   if (in.contains("restarts")) in.at("restarts").get_to(row.restarts);
   if (in.contains("predicted")) row.predicted = account_from_json(in.at("predicted"));
   for (const json& rank : in.at("ranks")) {

@@ -111,6 +111,7 @@ TEST(EarlierRows, ADamagedRowIsSaidAndLeftOut) {
        "/statistics/step_ms/median does not agree"},
       {R"({"op": "replace", "path": "/proof/status", "value": "control"})", "/proof/status"},
       {R"({"op": "add", "path": "/ranks/0/typo", "value": 1})", "/ranks/0/typo"},
+      {R"({"op": "replace", "path": "/label", "value": "\u001b[31mred"})", "/label does not agree"},
       {R"({"op": "remove", "path": "/fingerprint"})", "fingerprint"},
       {R"({"op": "add", "path": "/conditions/ranks/backend", "value": "shm"})",
        "its conditions are not those that the ranks observed"},
