@@ -145,20 +145,12 @@ void add_facts(const ExperimentKind& kind, const TableLines& lines, TextTable& t
   }
 }
 
-/// The measured quantity that it is made from, if it is one of steps; else itself.
-const Quantity& measured_of(const Quantity& quantity) {
-  return quantity.of == nullptr ? quantity : *quantity.of;
-}
-
 /// Adds the columns of one kind; rows of another one have no value in them.
 void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable& table) {
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
     const Column column(lines, kind, quantity);
-    // There is nothing to compare with, or no sample or work has it, or no row was measured.
-    const bool may_lack =
-        quantity.compares || !quantity.of_work.empty() || lines.statistics().empty();
-    if (column.empty() && (may_lack || measured_of(quantity).optional)) continue;
+    if (column.empty()) continue;
     table.columns.push_back(column.head());
     for (std::size_t i = 0; i < table.lines.size(); ++i) {
       std::vector<TextTable::Cell>& cells = table.lines[i].cells;

@@ -243,7 +243,8 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   EXPECT_THAT(
       line_texts({unknown, unknown}),
       ElementsAre(HasSubstr("proved"), "no MFU: the peak of \"NVIDIA Unheard Of\" is not known"));
-  EXPECT_THAT(markdown_of({unknown}), HasSubstr("| 100 | – |"));
+  EXPECT_THAT(markdown_of({unknown, row_on("NVIDIA A100-SXM4-80GB", "bfloat16")}),
+              HasSubstr("| 100 | – |"));
 
   Row mixed = row_on("NVIDIA H200", "tf32");
   mixed.ranks[1].device_name = "NVIDIA B200";
@@ -257,6 +258,7 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   const Row cpu = row_on("", "float32");
   EXPECT_THAT(row_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
   EXPECT_THAT(line_texts({cpu}), Each(Not(HasSubstr("MFU")))) << "nobody expects one";
+  EXPECT_THAT(markdown_of({cpu}), Not(HasSubstr("MFU"))) << "no row has a value";
 }
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {
