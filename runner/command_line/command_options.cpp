@@ -25,10 +25,10 @@ namespace {
 const CLI::Validator kNotEmpty(
     [](std::string& text) { return std::string(text.empty() ? "an empty value" : ""); }, "");
 
-/// NaN is a number to CLI11, and lies in every range.
-const CLI::Validator kNoNan(
+/// To CLI11 NaN lies in every range, and what is too large is infinite, which bounds nothing.
+const CLI::Validator kFinite(
     [](std::string& text) {
-      return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : "";
+      return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is no finite number";
     },
     "");
 
@@ -56,7 +56,7 @@ CLI::Option* add(CLI::App& command, const std::string& name, T& value, const std
   constexpr bool kReal = std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>;
   constexpr bool kList = std::is_same_v<T, std::vector<std::string>>;  // readers have words for it
   if (!kList && !option->get_positional()) option->check(kNotEmpty);
-  return kReal ? option->check(kNoNan) : option;
+  return kReal ? option->check(kFinite) : option;
 }
 
 void add_common_options(CLI::App& command, Request& request) {

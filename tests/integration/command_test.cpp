@@ -232,7 +232,10 @@ TEST(Command, WrongUsageIsStatusTwo) {
                                         {"verify", "--bound"},
                                         {"diff", "--ulp"},
                                         {"sample", "--top-p"}}) {
-    EXPECT_THAT(refusal_of(folder, {command, "a", option, "nan"}), HasSubstr("nan is no number"));
+    for (const std::string value : {"nan", "1e999"}) {
+      EXPECT_THAT(refusal_of(folder, {command, "a", option, value}),
+                  HasSubstr(value + " is no finite number"));
+    }
   }
   for (const auto& [command, option] :
        {std::pair("verify", "--bound"), {"verify", "--parameter-bound"}, {"diff", "--ulp"}}) {
