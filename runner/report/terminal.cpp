@@ -50,7 +50,8 @@ int width_of(const Utf8Character& character) {
 Terminal terminal_of(std::FILE* stream) {
   Terminal terminal;
   const int fd = fileno(stream);
-  if (isatty(fd) != 1) return terminal;
+  // The terminal of a rank of mpirun is one of its own, and may end in a file.
+  if (isatty(fd) != 1 || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return terminal;
   const char* term = std::getenv("TERM");
   terminal.interactive = term == nullptr || std::strcmp(term, "dumb") != 0;
   const char* no_color = std::getenv("NO_COLOR");

@@ -36,6 +36,9 @@ TEST(Terminal, ADumbOneHasAWidthAndNoColours) {
     EXPECT_NE(terminal.interactive, dumb);
     EXPECT_FALSE(dumb && terminal.colour);
   }
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  EXPECT_EQ(terminal_of(stream).width, 0) << "mpirun's, which may end in a file";
+  unsetenv("OMPI_COMM_WORLD_RANK");
   before == nullptr ? unsetenv("TERM") : setenv("TERM", name.c_str(), 1);
   std::fclose(stream);
   close(master);
