@@ -292,10 +292,10 @@ std::string tuned_yaml(const TuningResult& result, const std::string& machine) {
   const auto winner = result.halving.winner();
   if (!winner) return {};
   const std::string words = fmt::format(
-      "{} with the setting that `ddprun tune` found:\n{}\n{}\nmeasured on {}\nby {} rounds of real "
-      "runs, the last of {} steps; tune.json has them all",
+      "{} with the setting that `ddprun tune` found:\n{}\n{}\nmeasured on {}\nby {} of real runs, "
+      "the last of {} steps; tune.json has them all",
       result.tuning.file.file.filename().string(), result.tuning.candidates[*winner].choice.label(),
-      verdict_words(result), machine, result.rounds.size(),
+      verdict_words(result), machine, counted(std::ssize(result.rounds), "round"),
       result.rounds.empty() ? 0 : result.rounds.back().steps);
   return "# " + boost::replace_all_copy(words, "\n", "\n# ") + "\n\n" +
          to_yaml(tuned_document(result.tuning, result.tuning.candidates[*winner]));

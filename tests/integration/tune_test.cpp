@@ -48,6 +48,7 @@ TEST_F(Tune, ASlowStrategyLosesAndTheTunedFileSaysAnother) {
   EXPECT_LT(candidate(all, "flat").at("comparison").at("ratio").get<double>(), 0.5);
   EXPECT_GE(candidate(all, "flat").at("runs").size(), 3U);
   const std::string text = read_file(tuned());
+  EXPECT_THAT(text, ContainsRegex("\n# by (1 round|[2-9] rounds) of real runs, "));
   EXPECT_THAT(text, AllOf(HasSubstr("# measured on "), HasSubstr("strategy: flat\n"),
                           HasSubstr("steps: 10"), Not(HasSubstr("slow\n"))));
   must_run(folder_, {"validate", tuned()});
