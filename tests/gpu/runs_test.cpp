@@ -42,15 +42,10 @@ double last_loss(const json& row) {
   return row["ranks"][0]["samples"]["loss"].back().get<double>();
 }
 
-TEST_F(RunsOnGpu, EveryStrategyIsProvedAndTrainsAsOnTheCpu) {
-  const std::string sweep =
-      "sweep:\n"
-      "  strategy:\n"
-      "    - {name: none, unsynchronized: true}\n"
-      "    - naive\n    - flat\n    - overlap\n    - bucketed\n    - torch_ddp\n    - zero1\n"
-      "    - {name: zero1, gather_under_forward: true}\n"
-      "    - zero1_cs336\n    - zero2\n    - fsdp\n    - {name: hsdp, shard_ranks: 1}\n"
-      "    - {name: powersgd, rank: 2}\n    - {name: local_sgd, every: 2}\n    - gossip\n";
+class StrategiesOnGpu : public RunsOnGpu, public testing::WithParamInterface<const char*> {};
+
+TEST_P(StrategiesOnGpu, AreProvedAndTrainAsOnTheCpu) {
+  const std::string sweep = std::string("sweep: {strategy: [") + GetParam() + "]}\n";
   const Words settings = {"train.accumulate=2", "optimizer.clip_norm=0.5"};
   const json on_gpu = rows("gpu", sweep, settings);
   folder_.write("cpu.yaml", tiny_experiment(sweep, 4));
@@ -63,6 +58,13 @@ TEST_F(RunsOnGpu, EveryStrategyIsProvedAndTrainsAsOnTheCpu) {
     EXPECT_NEAR(last_loss(on_gpu[i]), last_loss(on_cpu[i]), 1e-4) << on_gpu[i]["label"];
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, StrategiesOnGpu,
+    testing::Values("{name: none, unsynchronized: true}, naive, flat, overlap, bucketed, torch_ddp",
+                    "zero1, {name: zero1, gather_under_forward: true}, zero1_cs336, zero2, fsdp",
+                    "{name: hsdp, shard_ranks: 1}, {name: powersgd, rank: 2}, "
+                    "{name: local_sgd, every: 2}, gossip"));
 
 TEST_F(RunsOnGpu, ARunGoesOnFromACheckpointToTheSameBits) {
   const auto hash = [](const json& rows) { return rows[0]["ranks"][0]["parameter_hash"]; };
