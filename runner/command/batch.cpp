@@ -11,7 +11,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/base/ranges.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_file.h"

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "runner/report/result_folder.h"
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
 

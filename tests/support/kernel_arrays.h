@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
-#include <cmath>
 #include <vector>
 
 #include "ddprun/kernels/types.h"

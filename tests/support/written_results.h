@@ -8,7 +8,6 @@
 
 #include "runner/report/csv_files.h"
 #include "runner/report/result_files.h"
-#include "support/temporary_folder.h"
 
 namespace ddprun::test {
 

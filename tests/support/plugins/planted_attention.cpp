@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <limits>
 #include <string>
 #include <string_view>

@@ -5,7 +5,6 @@
 
 #include "ddprun/base/hash.h"
 #include "ddprun/checkpoint/safetensors.h"
-#include "support/ddprun_command.h"
 
 namespace ddprun {
 namespace {

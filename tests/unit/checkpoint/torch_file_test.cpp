@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <caffe2/serialize/inline_container.h>
-#include <fmt/format.h>
 
 #include <cstdlib>
 #include <fstream>

@@ -11,7 +11,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "support/matchers.h"
 #include "support/reduced.h"

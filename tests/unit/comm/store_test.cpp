@@ -20,7 +20,6 @@ namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
-using test::connection_to;
 using test::free_port;
 using test::listen_on_free_port;
 using test::Served;

@@ -1,7 +1,6 @@
 // A schema as text: short parts on one line, and the same JSON.
 #include "ddprun/config/schema/options_schema.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

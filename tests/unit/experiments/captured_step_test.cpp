@@ -1,7 +1,6 @@
 // Steps that a device captures: what the trainer launches equals what it runs eagerly, and
 // collectives within it are recorded at each launch. The host's times beside a device's.
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/experiments/training/trainer.h"

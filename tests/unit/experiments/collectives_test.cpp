@@ -1,8 +1,6 @@
 // The data of every collective is compared element by element, and the figures follow from times.
 #include "ddprun/experiments/collectives/collectives.h"
 
-#include <ATen/ops/full.h>
-
 #include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

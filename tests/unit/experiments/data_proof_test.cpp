@@ -1,8 +1,6 @@
 // Ranks that read the wrong samples of a step are told.
 #include "ddprun/experiments/training/data_proof.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 
 #include "support/matchers.h"

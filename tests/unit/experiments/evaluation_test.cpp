@@ -1,7 +1,6 @@
 // Held-out loss: when it is computed, and on which samples.
 #include "ddprun/experiments/training/evaluation.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numbers>

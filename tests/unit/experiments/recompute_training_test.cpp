@@ -2,7 +2,6 @@
 // kernels, with accumulation, on ranks whose strategies hear of each gradient once.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -15,7 +15,6 @@
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
 #include "support/experiments.h"
-#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/sanitizers.h"
 #include "support/scaling_precision.h"

@@ -17,7 +17,6 @@ using kernels::Pair;
 using kernels::ProductPath;
 using test::Array;
 using test::expect_close;
-using test::kRounding;
 using test::noise;
 
 class Tiles : public test::EveryTarget {};

@@ -1,6 +1,5 @@
 // Parameters that are not trained, and an embedding that is the head's weight too: by the fused
 // layers and by PyTorch's operators, with and without recomputation.
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/GradMode.h>

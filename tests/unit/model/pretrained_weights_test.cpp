@@ -16,7 +16,6 @@
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/transformer.h"
 #include "support/ddprun_command.h"
-#include "support/plugin_choice.h"
 #include "support/toy_model.h"
 
 namespace ddprun::pretrained_weights_test {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
-#include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/matchers.h"
 #include "support/plain_sgd.h"

@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "ddprun/config/registry.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"

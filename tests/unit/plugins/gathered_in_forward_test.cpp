@@ -10,7 +10,6 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/optim/flat_parts.h"
-#include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/matchers.h"
 #include "support/passing_strategy.h"

@@ -3,7 +3,6 @@
 #include <numbers>
 
 #include "runner/report/csv_files.h"
-#include "runner/report/report_table.h"
 #include "runner/report/table_lines.h"
 #include "support/matchers.h"
 #include "support/sentences.h"

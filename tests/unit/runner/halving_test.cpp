@@ -1,7 +1,6 @@
 // Successive halving with times that are made up.
 #include "runner/tune/halving.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

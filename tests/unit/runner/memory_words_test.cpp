@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 
-#include "ddprun/base/failure.h"
 #include "ddprun/rank/heap.h"
 #include "runner/launch/rank_process.h"
 #include "support/matchers.h"

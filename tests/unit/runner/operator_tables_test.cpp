@@ -3,7 +3,6 @@
 
 #include "support/matchers.h"
 #include "support/report_rows.h"
-#include "support/written_results.h"
 
 namespace ddprun::operator_tables_test {
 namespace {

@@ -4,7 +4,6 @@
 #include "runner/report/report_output.h"
 #include "support/matchers.h"
 #include "support/report_rows.h"
-#include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "ddprun/result/run_statistics.h"
-#include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "runner/report/table_lines.h"
