@@ -1,6 +1,7 @@
 // fork, a pipe, a deadline, and the words for how a child ended.
 #include "ddprun/base/child_process.h"
 
+#include <c10/util/ScopeExit.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -21,28 +22,18 @@ namespace ddprun {
 
 namespace {
 
-/// As long as it lives, children that ended stay until they are waited for, though this process may
-/// have inherited that SIGCHLD is ignored, which reaps them before.
-class ChildrenStay {
- public:
-  ChildrenStay() {
-    ::sigaction(SIGCHLD, nullptr, &before_);
-    if (reaps()) std::signal(SIGCHLD, SIG_DFL);
-  }
-  ~ChildrenStay() {
-    if (reaps()) ::sigaction(SIGCHLD, &before_, nullptr);
-  }
-  ChildrenStay(const ChildrenStay&) = delete;
-  ChildrenStay& operator=(const ChildrenStay&) = delete;
-
- private:
-  /// A handler of the program's own stays, and hears of the child.
-  bool reaps() const {
-    return before_.sa_handler == SIG_IGN || (before_.sa_flags & SA_NOCLDWAIT) != 0;
-  }
-
-  struct sigaction before_ = {};
-};
+/// As long as what it returns lives, children that ended stay until they are waited for, though
+/// this process may have inherited that SIGCHLD is ignored, which reaps them before. A handler of
+/// the program's own stays, and hears of the child.
+[[nodiscard]] auto keep_children() {
+  struct sigaction before = {};
+  ::sigaction(SIGCHLD, nullptr, &before);
+  const bool reaps = before.sa_handler == SIG_IGN || (before.sa_flags & SA_NOCLDWAIT) != 0;
+  if (reaps) std::signal(SIGCHLD, SIG_DFL);
+  return c10::make_scope_exit([before, reaps] {
+    if (reaps) ::sigaction(SIGCHLD, &before, nullptr);
+  });
+}
 
 /// The exit status of a child whose body returned; unlikely to be that of one that called exit().
 constexpr int kReturned = 113;
@@ -106,7 +97,7 @@ ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s
   const Descriptor reading(ends[0]);
   std::optional<Descriptor> writing(std::in_place, ends[1]);
   const pid_t parent = ::getpid();
-  const ChildrenStay stay;
+  const auto kept = keep_children();
   std::fflush(nullptr);  // else the child would hold the parent's buffered text
   const pid_t pid = ::fork();
   if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");

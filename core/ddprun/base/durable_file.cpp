@@ -1,6 +1,7 @@
 // By fsync and rename.
 #include "ddprun/base/durable_file.h"
 
+#include <c10/util/ScopeExit.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -25,21 +26,6 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
   const int error = write_into(file.get(), tell);
   return error == 0 && to_disk && fsync(file.get()) != 0 ? errno : error;
 }
-
-/// The file beside `target` that becomes it. It goes with the object, unless it has: by then it may
-/// be another process's.
-struct Unfinished {
-  explicit Unfinished(const fs::path& target) : path(partial_of(target)) {}
-  ~Unfinished() {
-    std::error_code ignored;
-    if (!placed) fs::remove(path, ignored);
-  }
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-
-  const fs::path path;
-  bool placed = false;
-};
 
 }  // namespace
 
@@ -69,11 +55,16 @@ fs::path partial_of(const fs::path& target) {
 
 int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell,
                 bool to_disk) {
-  Unfinished partial(target);
-  const int error = write_file(partial.path, tell, to_disk);
+  const fs::path partial = partial_of(target);
+  auto unfinished = c10::make_scope_exit([&partial] {
+    std::error_code ignored;
+    fs::remove(partial, ignored);
+  });
+  const int error = write_file(partial, tell, to_disk);
   if (error != 0) return error;
-  partial.placed = std::rename(partial.path.c_str(), target.c_str()) == 0;
-  return partial.placed ? 0 : errno;
+  if (std::rename(partial.c_str(), target.c_str()) != 0) return errno;
+  unfinished.release();  // by now a file of that name may be another process's
+  return 0;
 }
 
 int write_durably(const fs::path& target, const std::function<void(const TextSink&)>& tell) {

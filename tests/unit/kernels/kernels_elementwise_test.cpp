@@ -1,5 +1,7 @@
 // The element-wise CPU kernels at every SIMD level: conversions bit for bit, the optimizers'
 // copies.
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -119,15 +121,12 @@ Trajectory run(std::int64_t count, bf16* copy, const Loop& loop) {
   return state;
 }
 
-/// For its lifetime, kernels run at the level that this CPU runs by default.
-class BestTarget {
- public:
-  BestTarget() { hwy::SetSupportedTargetsForTest(0); }
-  ~BestTarget() { hwy::SetSupportedTargetsForTest(before_); }
-
- private:
-  std::int64_t before_ = hwy::SupportedTargets();
-};
+/// As long as what it returns lives, kernels run at the level that this CPU runs by default.
+[[nodiscard]] auto take_best_target() {
+  const std::int64_t before = hwy::SupportedTargets();
+  hwy::SetSupportedTargetsForTest(0);
+  return c10::make_scope_exit([before] { hwy::SetSupportedTargetsForTest(before); });
+}
 
 template <class Loop>
 void check_loop(const Loop& loop) {
@@ -149,7 +148,7 @@ void check_loop(const Loop& loop) {
     EXPECT_TRUE(at::equal(lines.narrow(1, 0, count).to(at::kDouble), rounded));
     EXPECT_TRUE((lines.narrow(1, count, kLine) == 512.0).all().item<bool>()) << "past the array";
 
-    const BestTarget best_target;
+    const auto best_target = take_best_target();
     const Trajectory best = run(count, nullptr, loop);
     EXPECT_TRUE(at::equal(plain.parameter.values(), best.parameter.values()));
     EXPECT_TRUE(at::equal(plain.mean.values(), best.mean.values()));
@@ -193,7 +192,7 @@ TEST_P(OptimizerLoops, SquareSumHasTheBitsOfEveryLevel) {
     const double sum = kernels::square_sum(values.data(), count);
     const double expected = values.values().square().sum().item<double>();
     EXPECT_NEAR(sum, expected, 1e-13 * expected);
-    const BestTarget best;
+    const auto best_target = take_best_target();
     EXPECT_EQ(kernels::square_sum(values.data(), count), sum);
   }
 }

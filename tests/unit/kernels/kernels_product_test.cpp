@@ -258,7 +258,6 @@ TEST(Products, OfNothingAreZero) {
 
 // Threads take whole tiles of the result: its bits do not depend on how many there are.
 TEST(Products, BitsDoNotDependOnThreads) {
-  const int threads = at::get_num_threads();
   for (const Sizes& sizes : {Sizes{300, 200, 700}, Sizes{200, 300, 700}}) {
     const auto [m, n, k] = sizes;
     Operands<bf16> x(Op::plain, Op::transposed, sizes);
@@ -269,7 +268,6 @@ TEST(Products, BitsDoNotDependOnThreads) {
       kernels::product(x.left(), x.right(), false, Matrix<float>{c.data(), m, n, n});
       results.push_back(c.values());
     }
-    at::set_num_threads(threads);
     EXPECT_TRUE(at::equal(results[0], results[1]));
   }
 }

@@ -84,7 +84,6 @@ class FusedLayers : public ::testing::Test {
 constexpr double kBound = 2e-6;
 
 TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
-  const int threads_before = at::get_num_threads();
   for (const std::int64_t d_model : {64, 72}) {  // adjacent in memory, and with padding between
     for (const int threads : {1, 3}) {
       at::set_num_threads(threads);
@@ -103,7 +102,6 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
       }
     }
   }
-  at::set_num_threads(threads_before);
 }
 
 // The head's gradient is written in forward, where the first layers' gradients end.

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/ScopeExit.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -63,20 +64,10 @@ struct Tokens {
   at::Tensor targets = at::randint(kVocab, {3, 17}, at::kLong);
 };
 
-/// These tensors are small: threads would only wait for each other.
-class OneThread {
- public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
-
 class Recompute : public ::testing::TestWithParam<KernelSet> {
  protected:
+  Recompute() { at::set_num_threads(1); }  // small tensors: threads would only wait for each other
+
   /// The gradients of two micro-batches, flat, in flat buffers with products in `compute`.
   at::Tensor gradients(const RecomputeConfig& recompute, at::ScalarType compute = at::kFloat) {
     Transformer model(config_of(GetParam(), recompute), *attention_, 3);
@@ -94,7 +85,6 @@ class Recompute : public ::testing::TestWithParam<KernelSet> {
     return at::cat(all);
   }
 
-  OneThread one_thread_;
   std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "flash");
   Tokens a_, b_;
 };
@@ -187,20 +177,13 @@ class PoisoningAllocator final : public c10::Allocator {
   std::map<void*, std::size_t> sizes_;
 };
 
-/// Takes the place of the CPU's allocator.
-class Poisoning {
- public:
-  Poisoning() { c10::SetCPUAllocator(&PoisoningAllocator::instance(), 100); }
-  ~Poisoning() {
-    // A lower priority than the present one's changes nothing, so both have the same.
-    c10::SetCPUAllocator(before_, 100);
-  }
-  Poisoning(const Poisoning&) = delete;
-  Poisoning& operator=(const Poisoning&) = delete;
-
- private:
-  c10::Allocator* before_ = c10::GetCPUAllocator();
-};
+/// Takes the place of the CPU's allocator for as long as what it returns lives.
+[[nodiscard]] auto poison_freed_memory() {
+  c10::Allocator* const before = c10::GetCPUAllocator();
+  // A lower priority than the present one's changes nothing, so both have the same.
+  c10::SetCPUAllocator(&PoisoningAllocator::instance(), 100);
+  return c10::make_scope_exit([before] { c10::SetCPUAllocator(before, 100); });
+}
 
 /// The memory of tensors that were freed is NaN.
 void expect_poisoned() {
@@ -220,7 +203,7 @@ TEST_P(Recompute, GradientsAreThoseOfNoneBitForBitAndNothingIsReadThatWasFreed) 
       continue;  // that is autocast's
     const at::Tensor expected = gradients({}, compute);
     EXPECT_GT(expected.norm().item<double>(), 0);
-    const Poisoning poisoning;
+    const auto poisoned = poison_freed_memory();
     expect_poisoned();
     EXPECT_TRUE(at::equal(gradients({}, compute), expected));
     for (const RecomputeConfig& form : forms()) {

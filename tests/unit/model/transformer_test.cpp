@@ -176,11 +176,9 @@ TEST_F(TransformerTest, InitialValuesDependOnTheSeedAndTheNameAlone) {
   ModelConfig config = test::toy_model();
   const Transformer model(config, *attention_, 5);
   const Transformer other_seed(config, *attention_, 6);
-  const int threads = at::get_num_threads();
-  at::set_num_threads(threads + 2);
+  at::set_num_threads(at::get_num_threads() + 2);
   config.layers = 1;  // what is drawn before and after must not matter
   const Transformer shorter(config, *attention_, 5);
-  at::set_num_threads(threads);
   std::map<std::string, at::Tensor> by_name;
   for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
     by_name[name] = tensor;

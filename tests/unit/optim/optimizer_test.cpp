@@ -48,13 +48,6 @@ OptimizerConfig adamw() {
   return config;
 }
 
-/// Restores the number of threads at the end of a test.
-struct Threads {
-  explicit Threads(int count) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before); }
-  int before = at::get_num_threads();
-};
-
 /// Parameters after the steps: of one pass each, or in the ranges of the next of `cuts`.
 at::Tensor run(const OptimizerConfig& config, std::size_t steps,
                const std::vector<std::vector<Range>>& cuts = {}) {
@@ -206,7 +199,7 @@ TEST(Optimizer, ThreadsDoNotChangeBits) {
     OptimizerConfig config = adamw();
     config.name = name;
     const auto with_threads = [&](int count) {
-      const Threads threads(count);
+      at::set_num_threads(count);
       return run(config, 3);
     };
     EXPECT_TRUE(at::equal(with_threads(1), with_threads(2))) << name_of(name);
@@ -255,7 +248,7 @@ TEST(GradientNorm, EqualsTheNormInDoubleAtAnyThreadCount) {
   const auto norm = gradient_norm(model.buffers).item<double>();
   EXPECT_NEAR(norm, expected, 1e-12 * expected);
   for (const int count : {1, 2}) {
-    const Threads threads(count);
+    at::set_num_threads(count);
     EXPECT_EQ(gradient_norm(model.buffers).item<double>(), norm) << count << " threads";
   }
 }

@@ -203,9 +203,6 @@ double mean_error(const at::Tensor& got, const at::Tensor& expected) {
 
 class FlashAttention : public ::testing::Test {
  protected:
-  ~FlashAttention() override { at::set_num_threads(threads_before_); }
-
-  int threads_before_ = at::get_num_threads();
   std::shared_ptr<Attention> eager_ = test::load_plugin<Attention>("attention", "eager");
   std::shared_ptr<Attention> sdpa_ = test::load_plugin<Attention>("attention", "sdpa");
   std::shared_ptr<Attention> flash_ = test::load_plugin<Attention>("attention", "flash");

@@ -1,6 +1,7 @@
 // Ranks that share a GPU: the variables that NCCL sees, and what the user's contradict.
 #include "ddprun/rank/emulated_ranks.h"
 
+#include <c10/util/ScopeExit.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -14,17 +15,11 @@
 namespace ddprun::test {
 namespace {
 
-/// A variable of the environment for as long as this lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
+/// Sets a variable of the environment for as long as what it returns lives.
+[[nodiscard]] auto with_variable(const char* name, const char* value) {
+  ::setenv(name, value, 1);
+  return c10::make_scope_exit([name] { ::unsetenv(name); });
+}
 
 std::string refusal() {
   return error_of<ConfigError>([] { check_emulation_environment("a.yaml:3:9"); });
@@ -56,16 +51,16 @@ TEST(EmulatedRanks, OneRankEmulatesNothing) {
 TEST(EmulatedRanks, VariablesThatContradictAreRefused) {
   EXPECT_EQ(refusal(), "no error");
   {
-    const Variable host("NCCL_HOSTID", "mine");
+    const auto host = with_variable("NCCL_HOSTID", "mine");
     EXPECT_THAT(refusal(), AllOf(HasSubstr("contradicts"), HasSubstr("a.yaml:3:9"),
                                  HasSubstr("NCCL_HOSTID=mine"), HasSubstr("each rank")));
   }
   {
-    const Variable net("NCCL_NET", "IB");
+    const auto net = with_variable("NCCL_NET", "IB");
     EXPECT_THAT(refusal(), AllOf(HasSubstr("NCCL_NET=IB"), HasSubstr("NCCL_NET=Socket")));
   }
-  const Variable net("NCCL_NET", "Socket");
-  const Variable interface("NCCL_SOCKET_IFNAME", "eth0");
+  const auto net = with_variable("NCCL_NET", "Socket");
+  const auto interface = with_variable("NCCL_SOCKET_IFNAME", "eth0");
   EXPECT_EQ(refusal(), "no error");
 }
 
@@ -92,7 +87,7 @@ class OfADevice : public testing::Test {
 };
 
 TEST_F(OfADevice, RanksTakeTheFirstAndTheUsersInterfaceStands) {
-  const Variable interface("NCCL_SOCKET_IFNAME", "eth7");
+  const auto interface = with_variable("NCCL_SOCKET_IFNAME", "eth7");
   EXPECT_THAT(run_process_ranks(2, opens_the_first_device), Each(0));
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/ScopeExit.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -35,58 +36,40 @@ namespace {
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/// As long as this object lives, SIGPIPE does not reach this thread. It never reaches a thread that
-/// this thread starts meanwhile. Writes to a closed connection fail with EPIPE instead. gloo writes
-/// without MSG_NOSIGNAL, and the signal's default action would end the process before it can say
-/// which rank died.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    sigset_t pending;
-    ::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
-    ::sigemptyset(&sigpipe_);
-    ::sigaddset(&sigpipe_, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  ~NoSigpipe() {
+/// As long as what it returns lives, SIGPIPE does not reach this thread. It never reaches a thread
+/// that this thread starts meanwhile. Writes to a closed connection fail with EPIPE instead. gloo
+/// writes without MSG_NOSIGNAL, and the signal's default action would end the process before it can
+/// say which rank died.
+[[nodiscard]] auto block_sigpipe() {
+  sigset_t pending, sigpipe, before;
+  ::sigpending(&pending);
+  ::sigemptyset(&sigpipe);
+  ::sigaddset(&sigpipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &sigpipe, &before);
+  const bool was_pending = ::sigismember(&pending, SIGPIPE) == 1;
+  return c10::make_scope_exit([sigpipe, before, was_pending] {
     const timespec at_once{};
-    if (!was_pending_) ::sigtimedwait(&sigpipe_, nullptr, &at_once);  // what came meanwhile
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
+    if (!was_pending) ::sigtimedwait(&sigpipe, nullptr, &at_once);  // what came meanwhile
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  });
+}
 
- private:
-  sigset_t sigpipe_{};
-  sigset_t before_{};
-  bool was_pending_ = false;
-};
-
-/// As long as this object lives, threads that this thread starts are scheduled as SCHED_BATCH, and
-/// stay so: when one is woken, it waits for the core until who runs there sleeps or has used up its
-/// slice. gloo needs that where its threads share one core. Its event thread, woken by the other
-/// thread's write, would take the core from it, and then spin until its slice of some milliseconds
-/// ends, because the connection's lock is still held (gloo, Pair::handleEvents). A real-time policy
-/// that the user has chosen stands.
-class BatchThreads {
- public:
-  BatchThreads() {
-    ::pthread_getschedparam(::pthread_self(), &policy_, &before_);
-    set(SCHED_BATCH);
-  }
-  ~BatchThreads() { set(policy_); }
-  BatchThreads(const BatchThreads&) = delete;
-  BatchThreads& operator=(const BatchThreads&) = delete;
-
- private:
-  void set(int policy) {
-    if (policy_ == SCHED_OTHER) ::pthread_setschedparam(::pthread_self(), policy, &before_);
-  }
-
-  int policy_ = SCHED_OTHER;
-  sched_param before_{};
-};
+/// As long as what it returns lives, threads that this thread starts are scheduled as SCHED_BATCH,
+/// and stay so: when one is woken, it waits for the core until who runs there sleeps or has used up
+/// its slice. gloo needs that where its threads share one core. Its event thread, woken by the
+/// other thread's write, would take the core from it, and then spin until its slice of some
+/// milliseconds ends, because the connection's lock is still held (gloo, Pair::handleEvents). A
+/// real-time policy that the user has chosen stands.
+[[nodiscard]] auto start_batch_threads() {
+  int policy = SCHED_OTHER;
+  sched_param before{};
+  ::pthread_getschedparam(::pthread_self(), &policy, &before);
+  const auto set = [policy, before](int to) {
+    if (policy == SCHED_OTHER) ::pthread_setschedparam(::pthread_self(), to, &before);
+  };
+  set(SCHED_BATCH);
+  return c10::make_scope_exit([set, policy] { set(policy); });
+}
 
 /// gloo says in words alone whether a connection was lost or a wait too long. Throws what tells
 /// that by its type; what is c10d's or ours goes on as it is. Call it in the handler of `failure`.
@@ -142,7 +125,7 @@ class Connections final : public c10d::ProcessGroupGloo {
   /// The vptr is not checked: the headers' gloo::Context has one, and the one inside libtorch_cpu
   /// has none. Its functions may be called, but its members must not be touched.
   __attribute__((no_sanitize("vptr"))) ~Connections() override {
-    const NoSigpipe no_sigpipe;
+    const auto no_sigpipe = block_sigpipe();
     for (const auto& context : contexts_) context->closeConnections();
     for (int peer = 0; peer < getSize(); ++peer) {
       if (peer != getRank()) fail_posted(peer);
@@ -261,8 +244,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
                                                     const std::string& where,
                                                     const std::string& address,
                                                     const CommConfig& config) {
-  const NoSigpipe no_sigpipe;  // for gloo's threads, which start here
-  const BatchThreads batch_threads;
+  const auto no_sigpipe = block_sigpipe();  // for gloo's threads, which start here
+  const auto batch_threads = start_batch_threads();
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
   try {
