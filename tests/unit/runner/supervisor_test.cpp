@@ -32,19 +32,23 @@ struct Seen {
   std::vector<Progress> progress;
 };
 
+struct Watching {
+  double timeout_s = 60;
+  double progress_timeout_s = 600;
+  Seen* seen = nullptr;
+};
+
 /// Ranks whose body gives a result, or nothing. It must not wait for what they sleep.
 template <class Body>
-Outcome supervise(int ranks, const Body& body, Seen* seen = nullptr, double timeout_s = 60,
-                  double progress_timeout_s = 600) {
+Outcome supervise(int ranks, const Watching& watching, const Body& body) {
   const auto begin = Clock::now();
   SignalWatch signals;
-  const RankObserver observer{
-      [&](const Progress& p) {
-        if (seen) seen->progress.push_back(p);
-      },
-      [&](int rank, const std::string& level, const std::string& text) {
-        if (seen) seen->log.push_back(std::to_string(rank) + " " + level + " " + text);
-      }};
+  Seen unasked;
+  Seen& seen = watching.seen == nullptr ? unasked : *watching.seen;
+  const RankObserver observer{[&](const Progress& p) { seen.progress.push_back(p); },
+                              [&](int rank, const std::string& level, const std::string& text) {
+                                seen.log.push_back(std::to_string(rank) + " " + level + " " + text);
+                              }};
   const RankBody rank_body = [&](const RankInfo& info, const auto& on_progress) -> nlohmann::json {
     on_progress({1, 2, "loss nan"});
     if constexpr (std::is_void_v<std::invoke_result_t<Body, int>>) {
@@ -55,23 +59,25 @@ Outcome supervise(int ranks, const Body& body, Seen* seen = nullptr, double time
   };
   WorldConfig world;
   world.size = ranks;
-  world.comm.timeout_s = timeout_s;
-  world.progress_timeout_s = progress_timeout_s;
+  world.comm.timeout_s = watching.timeout_s;
+  world.progress_timeout_s = watching.progress_timeout_s;
   Outcome outcome = run_ranks(world, rank_body, signals, observer);
   EXPECT_LT(Clock::now() - begin, kInTime);
   return outcome;
 }
 
+template <class Body>
+Outcome supervise(int ranks, const Body& body) {
+  return supervise(ranks, {}, body);
+}
+
 TEST(Supervisor, ReturnsTheResultOfRankZero) {
   Seen seen;
   const std::string large(3'000'000, 'x');  // many times the pipe's buffer
-  const Outcome outcome = supervise(
-      3,
-      [&](int rank) -> nlohmann::json {
-        if (rank == 1) spdlog::error("a word");
-        return {{"rank", rank}, {"text", large}};
-      },
-      &seen);
+  const Outcome outcome = supervise(3, {.seen = &seen}, [&](int rank) -> nlohmann::json {
+    if (rank == 1) spdlog::error("a word");
+    return {{"rank", rank}, {"text", large}};
+  });
   ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
   EXPECT_EQ(outcome.result["rank"], 0);
   EXPECT_EQ(outcome.result["text"], large);
@@ -191,13 +197,10 @@ TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
 }
 
 TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
-  const Outcome outcome = supervise(
-      2,
-      [](int rank) {
-        if (rank == 1) raise(SIGSTOP);
-        sleep_ms(60'000);
-      },
-      nullptr, 1);
+  const Outcome outcome = supervise(2, {.timeout_s = 1}, [](int rank) {
+    if (rank == 1) raise(SIGSTOP);
+    sleep_ms(60'000);
+  });
   EXPECT_THAT(outcome.reason,
               MatchesRegex("rank 1 failed: stopped by signal 19 \\(Stopped \\(signal\\)\\)\n"
                            "  where: rank 1 of 2, process [0-9]+\n"
@@ -221,22 +224,19 @@ bool is_stopped(pid_t process) {
 }
 
 TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
-  const Outcome outcome = supervise(
-      2,
-      [](int rank) {
-        if (rank == 1) {
-          const pid_t self = getpid();
-          if (fork() == 0) {
-            while (!is_stopped(self)) sleep_ms(10);
-            sleep_ms(300);
-            kill(self, SIGCONT);
-            _exit(0);
-          }
-          raise(SIGSTOP);
-        }
-        sleep_ms(2500);
-      },
-      nullptr, 2);
+  const Outcome outcome = supervise(2, {.timeout_s = 2}, [](int rank) {
+    if (rank == 1) {
+      const pid_t self = getpid();
+      if (fork() == 0) {
+        while (!is_stopped(self)) sleep_ms(10);
+        sleep_ms(300);
+        kill(self, SIGCONT);
+        _exit(0);
+      }
+      raise(SIGSTOP);
+    }
+    sleep_ms(2500);
+  });
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
@@ -291,32 +291,25 @@ TEST(Supervisor, WordsOfATimeOutBlameNoOtherRank) {
 }
 
 TEST(Supervisor, AWaitWithoutEndIsEnded) {
-  const Outcome outcome = supervise(
-      2,
-      [](int) {
-        const LaunchBoard::Wait waiting;
-        sleep_ms(60'000);
-      },
-      nullptr, 0.5);
+  const Outcome outcome = supervise(2, {.timeout_s = 0.5}, [](int) {
+    const LaunchBoard::Wait waiting;
+    sleep_ms(60'000);
+  });
   EXPECT_THAT(outcome.reason, HasSubstr("rank 0 failed: it waits for the other ranks, and its time "
                                         "limit does not end that"));
 }
 
 TEST(Supervisor, OwnWorkMayTakeLongerThanAWait) {
-  const Outcome outcome = supervise(
-      2, [](int) { sleep_ms(3500); }, nullptr, 0.2);
+  const Outcome outcome = supervise(2, {.timeout_s = 0.2}, [](int) { sleep_ms(3500); });
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
 TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
-  const Outcome outcome = supervise(
-      2,
-      [](int) {
-        const PhaseScope forward(Phase::forward);
-        LaunchBoard::announce(2, "barrier", 0, "step");
-        sleep_ms(60'000);
-      },
-      nullptr, 60, 1);
+  const Outcome outcome = supervise(2, {.progress_timeout_s = 1}, [](int) {
+    const PhaseScope forward(Phase::forward);
+    LaunchBoard::announce(2, "barrier", 0, "step");
+    sleep_ms(60'000);
+  });
   EXPECT_THAT(
       outcome.reason,
       MatchesRegex("rank 0 failed: its own work does not get on\n"
@@ -328,20 +321,16 @@ TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
 }
 
 TEST(Supervisor, ALongSilenceThatEndedRaisesTheLimit) {
-  const Outcome outcome = supervise(
-      1,
-      [](int) {
-        sleep_ms(1000);  // below the limit
-        LaunchBoard::announce(1, "barrier", 0, "step");
-        sleep_ms(3500);  // above it, and no more than 20 times what was before
-      },
-      nullptr, 60, 2.5);
+  const Outcome outcome = supervise(1, {.progress_timeout_s = 2.5}, [](int) {
+    sleep_ms(1000);  // below the limit
+    LaunchBoard::announce(1, "barrier", 0, "step");
+    sleep_ms(3500);  // above it, and no more than 20 times what was before
+  });
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
 TEST(Supervisor, WithoutALimitOfProgressOwnWorkGoesOn) {
-  const Outcome outcome = supervise(
-      1, [](int) { sleep_ms(1500); }, nullptr, 60, 0);
+  const Outcome outcome = supervise(1, {.progress_timeout_s = 0}, [](int) { sleep_ms(1500); });
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
