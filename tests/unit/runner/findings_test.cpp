@@ -28,6 +28,11 @@ std::vector<Row> pairs_of(const std::string& experiment, int pairs) {
   return rows;
 }
 
+std::vector<Row> naive_and_flat(const std::vector<double>& naive_ms,
+                                const std::vector<double>& flat_ms) {
+  return table_of({runs_of("strategy=naive", naive_ms), runs_of("strategy=flat", flat_ms)});
+}
+
 TEST(Findings, AnExperimentOfManyComparisonsSilencesNoOther) {
   std::vector<Row> rows = pairs_of("many", 8);
   for (const Row& row : pairs_of("late", 1)) rows.push_back(row);
@@ -38,7 +43,7 @@ TEST(Findings, AnExperimentOfManyComparisonsSilencesNoOther) {
 }
 
 TEST(Findings, TheFastestRowStandsBesideItsBase) {
-  const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {98.1})});
+  const auto rows = naive_and_flat({100}, {98.1});
   EXPECT_THAT(sentences(rows),
               ElementsAre("flat is 1.9 % faster than naive (one run, not tested)"));
   const auto value = findings_of(TableLines(rows)).front().value;
@@ -50,27 +55,23 @@ TEST(Findings, TheFastestRowStandsBesideItsBase) {
 }
 
 TEST(Findings, TheUnitOfTheTestIsTheRoundOfRuns) {
-  const auto rows = table_of(
-      {runs_of("strategy=naive", {102, 100, 101}), runs_of("strategy=flat", {97, 98, 99})});
+  const auto rows = naive_and_flat({102, 100, 101}, {97, 98, 99});
   EXPECT_THAT(sentences(rows),
               ElementsAre("flat is 3.0 % faster than naive, within noise (p = 0.095; "
                           "95 %: -1.3 to 7.1 %)",
                           "runs of one row differ by up to 2.0 % in their step "
                           "(largest - smallest, of the mean)"));
   EXPECT_EQ(findings_of(TableLines(rows)).front().value["runs"], (nlohmann::json{97, 98, 99}));
-  const auto together = table_of(
-      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  const auto together = naive_and_flat({100, 101, 102}, {97, 98, 99});
   EXPECT_EQ(sentences(together).front(),
             "flat is 3.0 % faster than naive (p < 0.001; 95 %: 2.9 to 3.0 %)")
       << "what slowed a round slowed both";
-  const auto noisy =
-      table_of({runs_of("strategy=naive", {100, 110, 90}), runs_of("strategy=flat", {97, 98, 99})});
+  const auto noisy = naive_and_flat({100, 110, 90}, {97, 98, 99});
   EXPECT_THAT(sentences(noisy).front(), HasSubstr("faster than naive, within noise (p = 0.8"));
 }
 
 TEST(Findings, WhatDidNotTakeTurnsIsNotTested) {
-  auto rows = table_of(
-      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  auto rows = naive_and_flat({100, 101, 102}, {97, 98, 99});
   for (std::size_t i = 0; i < 3; ++i) rows[i].occasion.time = "2026-01-31T12-00-00Z";
   EXPECT_THAT(sentences(rows).front(),
               "flat is 3.0 % faster than naive (measured at different times, not tested)");
@@ -80,8 +81,7 @@ TEST(Findings, WhatDidNotTakeTurnsIsNotTested) {
 }
 
 TEST(Findings, OtherConditionsAreNoFindingOfTheExperiments) {
-  auto rows = table_of(
-      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  auto rows = naive_and_flat({100, 101, 102}, {97, 98, 99});
   for (Row& row : rows) row.conditions["ranks"]["backend"] = "shm";
   rows[4].conditions["ranks"]["backend"] = "gloo";
   rows[5].conditions["libraries"]["plugin strategy flat"] = "another";
@@ -94,8 +94,8 @@ TEST(Findings, OtherConditionsAreNoFindingOfTheExperiments) {
 }
 
 TEST(Findings, ARowCountsFromTheBaseThatTookTurnsWithIt) {
-  auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {90})});
-  auto later = table_of({runs_of("strategy=naive", {50}), runs_of("strategy=flat", {40})});
+  auto rows = naive_and_flat({100}, {90});
+  auto later = naive_and_flat({50}, {40});
   for (Row& row : later) {
     row.name = "later";
     row.occasion.round = 1;
@@ -155,8 +155,7 @@ TEST(Findings, WhereTheBaseIsTheFastestItSaysSo) {
 }
 
 TEST(Findings, TiesAreAsFast) {
-  const auto rows = table_of(
-      {runs_of("strategy=naive", {100, 100, 100}), runs_of("strategy=flat", {100, 100, 100})});
+  const auto rows = naive_and_flat({100, 100, 100}, {100, 100, 100});
   EXPECT_THAT(sentences(rows).front(),
               "flat is as fast as naive, within noise (p = 1.00; 95 %: 0.0 to 0.0 %)");
 }
@@ -176,7 +175,7 @@ TEST(Findings, OneRowOrNoneSaysNothing) {
 }
 
 TEST(Findings, RowsThatCannotBeReliedOnAreInNone) {
-  const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {50})});
+  const auto rows = naive_and_flat({100}, {50});
   auto wrong = rows;
   wrong[1].ranks[1].checks[0].status = CheckStatus::failed;
   EXPECT_THAT(sentences(wrong), IsEmpty());
@@ -270,7 +269,7 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
 }
 
 TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
-  const auto same = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {90})});
+  const auto same = naive_and_flat({100}, {90});
   EXPECT_THAT(markdown_of(same), Not(HasSubstr("eff.")));
   auto rows = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   for (RankResult& rank : rows[0].ranks) rank.threads = 2;
@@ -282,8 +281,7 @@ TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
 }
 
 TEST(Repeats, ALineIsTheMeanOfItsRuns) {
-  const auto rows = table_of(
-      {runs_of("strategy=naive", {100, 110, 120}), runs_of("strategy=flat", {50, 55, 60})});
+  const auto rows = naive_and_flat({100, 110, 120}, {50, 55, 60});
   EXPECT_THAT(markdown_of(rows), AllOf(HasSubstr("| naive | 110.0 ± 10.0 |"), HasSubstr("| flat |"),
                                        HasSubstr("| 2.00x |"), HasSubstr("✓ proved")));
   EXPECT_THAT(figures(rows, training().time_difference), ElementsAre(0.0, -0.5));
@@ -300,8 +298,7 @@ TEST(Repeats, ALineIsTheMeanOfItsRuns) {
 }
 
 TEST(Repeats, ARunThatFailedIsMissedInItsLine) {
-  auto rows = table_of(
-      {runs_of("strategy=naive", {100, 110, 120}), runs_of("strategy=flat", {50, 55, 60})});
+  auto rows = naive_and_flat({100, 110, 120}, {50, 55, 60});
   rows[4].ranks.clear();
   rows[4].status = RowStatus::failed;
   rows[4].reason = "it broke";
@@ -346,7 +343,7 @@ TEST(Findings, WhatAModelWroteStandsBesideTheBitsOfATarget) {
 }
 
 TEST(Findings, WhatChecksTookIsSaidBesideTheirBudget) {
-  auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {100})});
+  auto rows = naive_and_flat({100}, {100});
   double steps_s = 0;
   for (const Sample& sample : rows[1].ranks[1].samples) {
     steps_s += sample[training().step_ms] * 1e-3;
