@@ -25,6 +25,8 @@ class ProcessGroupErrors : public testing::TestWithParam<BackendKind> {
     return {.backend = GetParam(), .timeout_s = timeout_s};
   }
 
+  static void run(const std::function<void(ProcessGroup&)>& body) { run_ranks(2, body, config()); }
+
   /// How `call` ends on rank 0, as rank 1 does not make it. On a busy machine ranks may not even
   /// meet within the limit: then they have twice as much.
   static ErrorText time_out_of(const std::function<void(ProcessGroup&)>& call) {
@@ -54,22 +56,19 @@ INSTANTIATE_TEST_SUITE_P(Backends, ProcessGroupErrors,
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(ProcessGroupErrors, RefusesTensorsThatDoNotFit) {
-  run_ranks(
-      2,
-      [](ProcessGroup& group) {
-        const at::Tensor tensor = at::zeros({4, 6});
-        EXPECT_THROW(group.all_reduce(tensor.t(), ReduceOp::sum, "x"), CommError);
-        EXPECT_THROW(group.all_gather(tensor, at::zeros({11}), "x"), CommError);
-        EXPECT_THROW(group.reduce_scatter(at::zeros({12}, at::kLong), tensor, ReduceOp::sum, "x"),
-                     CommError);
-        EXPECT_THROW(group.broadcast(tensor, 2, "x"), CommError);
-        const ErrorText error = test::error_text_of<CommError>(
-            [&] { group.reduce_scatter(at::zeros({5}), tensor, ReduceOp::sum, "layers.0.w"); });
-        EXPECT_THAT(error.where, HasSubstr("of 2, reduce_scatter 'layers.0.w'"));
-        EXPECT_THAT(error.got, HasSubstr("24 elements"));
-        EXPECT_THAT(error.expected, HasSubstr("2 times"));
-      },
-      config());
+  run([](ProcessGroup& group) {
+    const at::Tensor tensor = at::zeros({4, 6});
+    EXPECT_THROW(group.all_reduce(tensor.t(), ReduceOp::sum, "x"), CommError);
+    EXPECT_THROW(group.all_gather(tensor, at::zeros({11}), "x"), CommError);
+    EXPECT_THROW(group.reduce_scatter(at::zeros({12}, at::kLong), tensor, ReduceOp::sum, "x"),
+                 CommError);
+    EXPECT_THROW(group.broadcast(tensor, 2, "x"), CommError);
+    const ErrorText error = test::error_text_of<CommError>(
+        [&] { group.reduce_scatter(at::zeros({5}), tensor, ReduceOp::sum, "layers.0.w"); });
+    EXPECT_THAT(error.where, HasSubstr("of 2, reduce_scatter 'layers.0.w'"));
+    EXPECT_THAT(error.got, HasSubstr("24 elements"));
+    EXPECT_THAT(error.expected, HasSubstr("2 times"));
+  });
 }
 
 TEST_P(ProcessGroupErrors, AMissingRankIsATimeout) {
@@ -90,21 +89,18 @@ TEST_P(ProcessGroupErrors, AMissingTextIsATimeout) {
 TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
   const std::int64_t begin = now_ns();
   const ErrorText error = test::error_text_of<PeerGoneError>([&] {
-    run_ranks(
-        2,
-        [](ProcessGroup& group) {
-          const at::Tensor tensor = at::zeros({10});
-          group.all_reduce(tensor, ReduceOp::sum, "first").wait();
-          if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
-          std::vector<at::Tensor> tensors;
-          std::vector<Work> works;
-          for (int i = 0; i < 20; ++i) {
-            tensors.push_back(at::zeros({1000}));
-            works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum, "second"));
-          }
-          for (auto& work : works) work.wait();
-        },
-        config());
+    run([](ProcessGroup& group) {
+      const at::Tensor tensor = at::zeros({10});
+      group.all_reduce(tensor, ReduceOp::sum, "first").wait();
+      if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
+      std::vector<at::Tensor> tensors;
+      std::vector<Work> works;
+      for (int i = 0; i < 20; ++i) {
+        tensors.push_back(at::zeros({1000}));
+        works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum, "second"));
+      }
+      for (auto& work : works) work.wait();
+    });
   });
   EXPECT_THAT(error.where, HasSubstr("all_reduce 'second'"));
   EXPECT_THAT(error.hint, HasSubstr("another rank ended"));
@@ -113,15 +109,12 @@ TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
 
 TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {
   const ErrorText error = test::error_text_of<CommError>([&] {
-    run_ranks(
-        2,
-        [](ProcessGroup& group) {
-          group.barrier("both are there");
-          if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
-          std::vector<at::Tensor> tensors = {at::zeros({10})};
-          group.as_c10d()->allreduce(tensors)->getFuture()->waitAndThrow();
-        },
-        config());
+    run([](ProcessGroup& group) {
+      group.barrier("both are there");
+      if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
+      std::vector<at::Tensor> tensors = {at::zeros({10})};
+      group.as_c10d()->allreduce(tensors)->getFuture()->waitAndThrow();
+    });
   });
   EXPECT_THAT(error.where, HasSubstr("all_reduce 'c10d.allreduce'"));
 }

@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
@@ -162,9 +163,7 @@ TEST(Records, OfWorkUnderWayComeLater) {
 }
 
 TEST(Records, StartIsWhenAThreadWasFree) {
-  CommConfig config;
-  config.backend = BackendKind::gloo;
-  config.gloo_threads = 1;
+  const CommConfig one_thread = {.backend = BackendKind::gloo, .gloo_threads = 1};
   run_ranks(
       2,
       [](ProcessGroup& group) {
@@ -181,7 +180,7 @@ TEST(Records, StartIsWhenAThreadWasFree) {
           EXPECT_EQ(records[i].start_ns, std::max(records[i].enqueue_ns, records[i - 1].end_ns));
         }
       },
-      config);
+      one_thread);
 }
 
 TEST(Records, AWorkNobodyWaitedForHasNoWaitTimes) {
@@ -196,21 +195,25 @@ TEST(Records, AWorkNobodyWaitedForHasNoWaitTimes) {
   });
 }
 
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+FuturePtr future_of_tensors() {
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+}
+
+void complete(c10::ivalue::Future& future) {
+  future.markCompleted(c10::IValue(std::vector<at::Tensor>()));
+}
+
 /// Done before it returns: calls without the cost of a network.
 class InstantBackend final : public c10d::Backend {
  public:
   InstantBackend() : Backend(0, 1) {}
   const std::string getBackendName() const override { return "instant"; }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
-    class Done final : public c10d::Work {
-      c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-        auto future =
-            c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-        future->markCompleted(c10::IValue(std::vector<at::Tensor>()));
-        return future;
-      }
-    };
-    return c10::make_intrusive<Done>();
+    const FuturePtr done = future_of_tensors();
+    complete(*done);
+    return c10::make_intrusive<FutureWork>(done);
   }
 };
 
@@ -221,20 +224,10 @@ class HeldBackend final : public c10d::Backend {
   const std::string getBackendName() const override { return "held"; }
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>&,
                                            const c10d::AllreduceOptions&) override {
-    works.push_back(c10::make_intrusive<Held>());
-    return works.back();
+    held.push_back(future_of_tensors());
+    return c10::make_intrusive<FutureWork>(held.back());
   }
-  void end(int work) const {
-    works[work]->future->markCompleted(c10::IValue(std::vector<at::Tensor>()));
-  }
-
- private:
-  struct Held final : c10d::Work {
-    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future; }
-    c10::intrusive_ptr<c10::ivalue::Future> future =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  };
-  std::vector<c10::intrusive_ptr<Held>> works;
+  std::vector<FuturePtr> held;
 };
 
 TEST(Records, OfWhatOvertookAnotherDoNotEndBeforeTheyStart) {
@@ -243,8 +236,8 @@ TEST(Records, OfWhatOvertookAnotherDoNotEndBeforeTheyStart) {
   const at::Tensor tensor = at::zeros({10});
   Work first = group.all_reduce(tensor, ReduceOp::sum, "first");
   Work second = group.all_reduce(tensor, ReduceOp::sum, "second");
-  backend->end(1);
-  backend->end(0);
+  complete(*backend->held[1]);
+  complete(*backend->held[0]);
   first.wait();
   second.wait();
   const auto records = group.take_records();
