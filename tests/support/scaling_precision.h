@@ -9,7 +9,7 @@
 namespace ddprun::test {
 
 /// `scale` 1: there is nothing to scale.
-class ScalingPrecision final : public Precision, public LossScaler {
+class ScalingPrecision : public Precision, public LossScaler {
  public:
   explicit ScalingPrecision(double scale, const BufferDtypes& buffers = {})
       : scale_(scale), buffers_(buffers) {}

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun::test {
@@ -19,6 +20,12 @@ namespace ddprun::test {
 struct Alone : Strategy {
   void finish_backward() override {}
 };
+
+/// The precision that changes nothing. It holds nothing either, so ranks share it.
+inline Precision& fp32() {
+  static Precision precision;
+  return precision;
+}
 
 /// Runs `body` once per rank, each on a thread of its own, with the group that `connect` returns.
 /// Shuts the group down after `body`. Rethrows the exception of the first rank that has one.

@@ -63,8 +63,8 @@ struct Outcome {
 
 Outcome train(Experiment experiment, const RecomputeConfig& recompute) {
   training(experiment).model.recompute = recompute;
-  Outcome outcome;
-  test::run_ranks(1, [&](ProcessGroup& group) {
+  return test::of_ranks(1, [&](ProcessGroup& group) {
+    Outcome outcome;
     Listener listener;
     Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
     for (int step = 0; step < 2; ++step) {
@@ -75,8 +75,8 @@ Outcome train(Experiment experiment, const RecomputeConfig& recompute) {
     const FlatBuffers& buffers = trainer.data_parallel().buffers();
     outcome.parameters = buffers.parameters(buffers.all()).clone();
     outcome.order = listener.order;
-  });
-  return outcome;
+    return outcome;
+  })[0];
 }
 
 TEST(RecomputeTraining, EqualsTrainingWithoutItInEveryPrecision) {

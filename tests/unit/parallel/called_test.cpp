@@ -192,8 +192,7 @@ TEST(Called, EachCallOfAStrategyAndAPrecisionIsNamed) {
     for (const char* call : {"plan()", "setup()", "before_forward()", "before_unit()",
                              "after_unit()", "on_gradient()", "finish_backward()", "update()"}) {
       FailingStrategy strategy(call);
-      Precision precision;
-      expect_named(step_with(group, strategy, precision), std::string("strategy mine, ") + call);
+      expect_named(step_with(group, strategy, test::fp32()), std::string("strategy mine, ") + call);
     }
     for (const char* call : {"unsupported()", "convert()", "dtypes()", "forward_guard()",
                              "linear()", "LossScaler::scale()", "LossScaler::gradient_scale()"}) {

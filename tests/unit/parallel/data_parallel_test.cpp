@@ -15,6 +15,7 @@
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/precision_of.h"
+#include "support/scaling_precision.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -65,13 +66,12 @@ using test::plain_sgd;
 class OneRank : public testing::Test {
  protected:
   DataParallel make() {
-    return DataParallel(model.parameters(), *group, spy, precision, plain_sgd());
+    return DataParallel(model.parameters(), *group, spy, test::fp32(), plain_sgd());
   }
 
   std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});
   Model model;
   Spy spy;
-  Precision precision;
 };
 
 /// Whether DataParallel::backward() takes these.
@@ -121,13 +121,12 @@ TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronized) {
 }
 
 TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
-  struct Overflowed : Precision, LossScaler {
-    LossScaler* loss_scaler() override { return this; }
-    at::Tensor scale(const at::Tensor& loss) override { return loss; }
+  struct Overflowed : test::ScalingPrecision {
+    using ScalingPrecision::ScalingPrecision;
     GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
       return {.overflow = at::ones({})};
     }
-  } overflowed;
+  } overflowed(8);
   DataParallel ddp(model.parameters(), *group, spy, overflowed, plain_sgd());
   ddp.backward(ddp.forward([&] { return model.loss(); }));
   spy.take();
@@ -260,7 +259,7 @@ TEST_F(OneRank, WhatTheStrategyThrowsArrivesAsItIs) {
   for (const char* call : {"before_forward 0", "gradient 1", "finish", "optimizer"}) {
     Model fresh;
     Spy failing;
-    DataParallel ddp(fresh.parameters(), *group, failing, precision, plain_sgd());
+    DataParallel ddp(fresh.parameters(), *group, failing, test::fp32(), plain_sgd());
     failing.fail_in = call;
     EXPECT_THROW(
         {
@@ -307,9 +306,8 @@ class FailsMidway : public Strategy {
 void backward_once(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   const auto group = connect_thread(store, rank, 2, {.timeout_s = 60});
   Model model;
-  Precision precision;
   FailsMidway strategy(/*failing=*/1);
-  DataParallel ddp(model.parameters(), *group, strategy, precision, plain_sgd());
+  DataParallel ddp(model.parameters(), *group, strategy, test::fp32(), plain_sgd());
   ddp.backward(ddp.forward([&] { return model.loss(); }));
 }
 
@@ -328,9 +326,8 @@ TEST(TwoRanks, LeavingWithCollectivesUnderWayDoesNotWaitForThePeer) {
   std::thread rank_0([&] {  // joins the group, takes its buffers, and joins no collective
     const auto group = connect_thread(store, 0, 2, {.timeout_s = 60});
     Model model;
-    Precision precision;
     FailsMidway strategy(/*failing=*/1);
-    const DataParallel ddp(model.parameters(), *group, strategy, precision, plain_sgd());
+    const DataParallel ddp(model.parameters(), *group, strategy, test::fp32(), plain_sgd());
     while (!left) std::this_thread::yield();
   });
   const std::int64_t begin_ns = now_ns();

@@ -135,9 +135,8 @@ std::vector<NamedTensor> six_units() {
 std::string refused(const std::function<void(std::vector<NamedTensor>&)>& before) {
   return test::of_ranks(2, [&](ProcessGroup& group) {
     const auto strategy = test::strategy_of("{name: fsdp}");
-    Precision precision;
     std::vector<NamedTensor> parameters = six_units();
-    DataParallel ddp(parameters, group, *strategy, precision, test::plain_sgd());
+    DataParallel ddp(parameters, group, *strategy, test::fp32(), test::plain_sgd());
     EXPECT_TRUE(ddp.frozen()->in_slices());
     before(parameters);
     return test::error_of([&] {

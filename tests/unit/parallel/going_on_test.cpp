@@ -59,8 +59,7 @@ Saved train(ProcessGroup& group, const std::string& strategy_yaml, int first, in
   const std::vector<NamedTensor> parameters = {{"a", a.requires_grad_()},
                                                {"b", b.requires_grad_()}};
   const auto strategy = test::strategy_of(strategy_yaml);
-  Precision precision;
-  DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
+  DataParallel ddp(parameters, group, *strategy, test::fp32(), OptimizerConfig{});
   if (from) {
     load(ddp, from->own);
     EXPECT_NE(check_parameters_equal(ddp, group).status, CheckStatus::failed);
@@ -112,8 +111,7 @@ TEST(OwnState, IsOfParametersThatLieAsTheyLay) {
       }
       const bool other = names != std::string("ab c");
       const auto strategy = test::strategy_of("{name: local_sgd, every: 2}");
-      Precision precision;
-      DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
+      DataParallel ddp(parameters, group, *strategy, test::fp32(), OptimizerConfig{});
       if (!other) saved = ddprun::own_state(ddp);
       const std::string error = test::error_of([&] {
         ddprun::read_own_state(ddp, {}, [&](const std::string& name) {

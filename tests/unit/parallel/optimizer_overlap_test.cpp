@@ -11,6 +11,7 @@
 #include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
+#include "support/scaling_precision.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::optimizer_overlap_test {
@@ -62,7 +63,7 @@ struct Model {
 class OptimizerOverlap : public testing::Test {
  protected:
   DataParallel make() {
-    return DataParallel(model.parameters(), *group, strategy, precision, overlapped_sgd());
+    return DataParallel(model.parameters(), *group, strategy, test::fp32(), overlapped_sgd());
   }
 
   /// The message of the Error that a step of `ddp` throws.
@@ -77,7 +78,6 @@ class OptimizerOverlap : public testing::Test {
   std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});
   Model model;
   Reporter strategy;
-  Precision precision;
 };
 
 TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
@@ -130,7 +130,7 @@ TEST_F(OptimizerOverlap, WithoutTheOptionARangeReportedIsNotUpdated) {
   strategy.ranges = {{0, 48}};
   OptimizerConfig after = overlapped_sgd();
   after.overlap = false;
-  DataParallel ddp(model.parameters(), *group, strategy, precision, after);
+  DataParallel ddp(model.parameters(), *group, strategy, test::fp32(), after);
   for (const bool begun : {false, true}) {  // the rate may be told before or after
     strategy.sums.clear();
     const double sum = model.large.sum().item<double>() + model.small.sum().item<double>();
@@ -170,11 +170,7 @@ TEST_F(OptimizerOverlap, AStepCompletesWhatWasBegun) {
 }
 
 TEST_F(OptimizerOverlap, APrecisionThatScalesTheLossIsRefused) {
-  struct Scales : Precision, LossScaler {
-    LossScaler* loss_scaler() override { return this; }
-    at::Tensor scale(const at::Tensor& loss) override { return loss; }
-    GradientScale gradient_scale(const std::vector<at::Tensor>&) override { return {}; }
-  } scales;
+  test::ScalingPrecision scales(8);
   EXPECT_THROW(DataParallel(model.parameters(), *group, strategy, scales, overlapped_sgd()),
                ConfigError);
 }

@@ -26,9 +26,8 @@ class OwnLoop : public testing::Test {
 
   at::Tensor weight = at::full({3}, 2.0F).requires_grad_();
   std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});
-  test::Alone strategy;
-  Precision precision;
-  DataParallel ddp{{{"weight", weight}}, *group, strategy, precision, test::plain_sgd()};
+  test::Alone strategy, another;
+  DataParallel ddp{{{"weight", weight}}, *group, strategy, test::fp32(), test::plain_sgd()};
 };
 
 TEST_F(OwnLoop, WhatIsNoLossIsRefused) {
@@ -88,7 +87,6 @@ TEST_F(OwnLoop, NothingGoesOnAfterAnExceptionInBackward) {
 TEST_F(OwnLoop, ABufferInAnotherDtypeIsExplained) {
   test::PrecisionOf in_bfloat16 = test::in_bfloat16();
   at::Tensor other = at::ones({3}).requires_grad_();
-  test::Alone another;
   DataParallel of_other({{"other", other}}, *group, another, in_bfloat16, test::plain_sgd());
   EXPECT_THAT(test::error_of([&] {
                 of_other.forward([&] {
@@ -112,7 +110,7 @@ struct Unclipped : test::Alone {
 TEST_F(OwnLoop, AStrategyIsAskedBeforeAStepClips) {
   at::Tensor other = at::ones({3}).requires_grad_();
   Unclipped unclipped;
-  DataParallel of_other({{"other", other}}, *group, unclipped, precision, test::plain_sgd());
+  DataParallel of_other({{"other", other}}, *group, unclipped, test::fp32(), test::plain_sgd());
   const auto step = [&](double clip_norm) {
     of_other.backward(of_other.forward([&] { return other.sum(); }));
     of_other.step(0.1, clip_norm);
@@ -139,16 +137,14 @@ TEST_F(OwnLoop, AParameterThatLiesElsewhereIsRefused) {
 }
 
 TEST_F(OwnLoop, ASecondDataParallelOfOneModelIsFound) {
-  test::Alone another;
-  const DataParallel second({{"weight", weight}}, *group, another, precision, test::plain_sgd());
+  const DataParallel second({{"weight", weight}}, *group, another, test::fp32(), test::plain_sgd());
   EXPECT_THAT(test::error_of([&] { ddp.forward([&] { return loss(); }); }),
               HasSubstr("no longer where DataParallel updates it"));
 }
 
 TEST_F(OwnLoop, WhatIsTrainedStaysWhatItIs) {
   at::Tensor frozen = at::ones({3}), trained = at::ones({3}).requires_grad_();
-  test::Alone another;
-  DataParallel partly({{"frozen", frozen}, {"trained", trained}}, *group, another, precision,
+  DataParallel partly({{"frozen", frozen}, {"trained", trained}}, *group, another, test::fp32(),
                       test::plain_sgd());
   const auto forward = [&] {
     return test::error_of([&] { partly.forward([&] { return (frozen * trained).sum(); }); });
@@ -174,8 +170,7 @@ TEST_F(OwnLoop, ABackwardBesideDataParallelsIsRefusedOnceGradientsAreMeans) {
 
 TEST_F(OwnLoop, ASparseGradientIsRefused) {
   at::Tensor table = at::ones({4, 2}).requires_grad_();
-  test::Alone another;
-  DataParallel of_table({{"table", table}}, *group, another, precision, test::plain_sgd());
+  DataParallel of_table({{"table", table}}, *group, another, test::fp32(), test::plain_sgd());
   const Loss sparse = of_table.forward([&] {
     return at::embedding(table, at::zeros({3}, at::kLong), -1, false, /*sparse=*/true).sum();
   });
@@ -200,7 +195,7 @@ TEST_F(OwnLoop, ASecondGradientInOneBackwardIsRefused) {
 TEST_F(OwnLoop, AStrategyBelongsToOneDataParallel) {
   at::Tensor other = at::ones({3}).requires_grad_();
   EXPECT_THAT(test::error_of([&] {
-                DataParallel({{"other", other}}, *group, strategy, precision, test::plain_sgd());
+                DataParallel({{"other", other}}, *group, strategy, test::fp32(), test::plain_sgd());
               }),
               HasSubstr("a strategy was given to a second DataParallel"));
 }
@@ -221,8 +216,7 @@ class OwnWrites : public testing::TestWithParam<OwnWrite> {
     return test::of_ranks(2, [&](ProcessGroup& group) {
       const at::Tensor weight = at::arange(1, 65, at::kFloat).view({8, 8}).requires_grad_();
       const auto strategy = test::strategy_of(GetParam().strategy);
-      Precision precision;
-      DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
+      DataParallel ddp({{"weight", weight}}, group, *strategy, test::fp32(), test::plain_sgd());
       return test::error_of<std::exception>([&] {
         for (int step = 0; step < 2; ++step) {
           ddp.backward(ddp.forward([&] { return (weight * weight).sum(); }));
@@ -289,9 +283,8 @@ TEST_P(RanksModels, AreHeldAgainstEachOther) {
     }
     if (group.rank() == 1) GetParam().change(parameters);
     test::Alone strategy;
-    Precision precision;
     EXPECT_THAT(test::error_of([&] {
-                  DataParallel(parameters, group, strategy, precision, test::plain_sgd());
+                  DataParallel(parameters, group, strategy, test::fp32(), test::plain_sgd());
                 }),
                 AllOf(HasSubstr("the ranks' models are not the same"), HasSubstr(GetParam().got),
                       HasSubstr(GetParam().expected)))

@@ -35,14 +35,13 @@ struct PartlyTrained {
 TEST(TwoRanks, HaveFrozenAndTiedParametersAsRank0Has) {
   test::run_ranks(2, [](ProcessGroup& group) {
     const PartlyTrained model(group.rank());
-    Precision precision;
     class : public Strategy {
       void finish_backward() override {
         const Range all = context_->layout().all();
         context_->group().all_reduce(context_->gradients(all), ReduceOp::avg, "all").wait();
       }
     } strategy;
-    DataParallel ddp(model.parameters("third"), group, strategy, precision, plain_sgd());
+    DataParallel ddp(model.parameters("third"), group, strategy, test::fp32(), plain_sgd());
     EXPECT_EQ(ddp.buffers().count(), 1);
     EXPECT_THAT(ddp.roles().units, ElementsAre(-1, 0, -1)) << "the third unit has none of its own";
     ddp.backward(
@@ -76,9 +75,8 @@ TEST(FullParameters, AreTheModelsByNameWhoeverOwnsThem) {
       }
       std::vector<at::Tensor> before;
       for (const NamedTensor& each : parameters) before.push_back(each.tensor.detach().clone());
-      Precision precision;
       const auto strategy = test::strategy_of(yaml);
-      DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+      DataParallel ddp(parameters, group, *strategy, test::fp32(), plain_sgd());
       ddp.backward(ddp.forward([&] {
         return parameters[0].tensor.sum() + parameters[1].tensor.sum() + parameters[3].tensor.sum();
       }));
@@ -98,10 +96,10 @@ TEST(FrozenParameters, AreHeldToWhatTrainedOnesAre) {
   const auto group = connect_thread(make_thread_store(), 0, 1, {});
   const at::Tensor used = at::ones({4}).requires_grad_();
   const auto error = [&](const at::Tensor& frozen) {
-    Precision precision;
     const auto strategy = test::strategy_of("{name: flat}");
     return test::error_of<ConfigError>([&] {
-      DataParallel({{"used", used}, {"frozen", frozen}}, *group, *strategy, precision, plain_sgd());
+      DataParallel({{"used", used}, {"frozen", frozen}}, *group, *strategy, test::fp32(),
+                   plain_sgd());
     });
   };
   EXPECT_THAT(error(at::ones({4}, at::kDouble)),

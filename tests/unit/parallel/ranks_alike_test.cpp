@@ -33,8 +33,7 @@ std::string error_of(const std::string& strategy_yaml, const Told& other, int at
   const auto rank = [&](ProcessGroup& group) {
     const at::Tensor weight = at::arange(1, 65, at::kFloat).view({8, 8}).requires_grad_();
     const auto strategy = test::strategy_of(strategy_yaml);
-    Precision precision;
-    DataParallel ddp({{"weight", weight}}, group, *strategy, precision, test::plain_sgd());
+    DataParallel ddp({{"weight", weight}}, group, *strategy, test::fp32(), test::plain_sgd());
     for (int step = 0; step < 5; ++step) {
       const Told told = group.rank() == 1 && step == at ? other : Told();
       for (std::int64_t i = 0; i < told.micro_batches; ++i) {
@@ -192,9 +191,8 @@ struct OtherChoice {
 
 std::string refusal_of(const at::Tensor& weight, ProcessGroup& group, Strategy& strategy,
                        const OptimizerConfig& optimizer = {}) {
-  Precision precision;
   return test::error_of([&] {
-    DataParallel({{"weight", weight}}, group, strategy, precision, optimizer);
+    DataParallel({{"weight", weight}}, group, strategy, test::fp32(), optimizer);
   });
 }
 

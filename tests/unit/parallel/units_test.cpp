@@ -56,8 +56,7 @@ std::vector<NamedTensor> trained(const std::string& strategy_yaml, const Step& b
   return test::of_ranks(2, [&](ProcessGroup& group) {
     const Model model;
     const auto strategy = test::strategy_of(strategy_yaml);
-    Precision precision;
-    DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
+    DataParallel ddp(model.weights, group, *strategy, test::fp32(), test::plain_sgd());
     for (int step = 0; step < 3; ++step) {
       backward(model, ddp, group);
       ddp.step(0.1, 0.0);
@@ -156,8 +155,7 @@ std::string refused(const Step& backward, const std::string& strategy_yaml = "{n
     Model model;
     model.weights.resize(units);
     const auto strategy = test::strategy_of(strategy_yaml);
-    Precision precision;
-    DataParallel ddp(model.weights, group, *strategy, precision, test::plain_sgd());
+    DataParallel ddp(model.weights, group, *strategy, test::fp32(), test::plain_sgd());
     return test::error_of([&] { backward(model, ddp, group); });
   })[0];
 }
@@ -250,8 +248,7 @@ TEST(UnitsWatched, ASingleOneBeforeItIsRead) {
   test::run_ranks(2, [](ProcessGroup& group) {
     const at::Tensor weight = at::ones({4}).requires_grad_();
     const auto strategy = test::strategy_of("{name: fsdp}");
-    Precision precision;
-    DataParallel ddp({{"w", weight}}, group, *strategy, precision, test::plain_sgd());
+    DataParallel ddp({{"w", weight}}, group, *strategy, test::fp32(), test::plain_sgd());
     std::vector<int> read;
     ddp.watch_gradients([&](DataParallel::Watched what, int index) {
       if (what == DataParallel::Watched::unit) read.push_back(index);
@@ -277,9 +274,8 @@ TEST(UnitsRefused, OfAStrategyThatNeedsThemAndDoesNotListen) {
     test::run_ranks(2, [&](ProcessGroup& group) {
       const Model model;
       Deaf deaf(strategy);
-      Precision precision;
       EXPECT_THAT(test::error_of([&] {
-                    DataParallel ddp(model.weights, group, deaf, precision, test::plain_sgd());
+                    DataParallel ddp(model.weights, group, deaf, test::fp32(), test::plain_sgd());
                     backward_of_pair(model, ddp, group);
                     ddp.step(0.1, 0.0);
                   }),

@@ -43,7 +43,7 @@ struct Rank {
   Rank(ProcessGroup& group, const std::string& yaml)
       : number(group.rank()),
         strategy(strategy_of(yaml)),
-        ddp(parameters, group, *strategy, precision, plain_sgd()) {}
+        ddp(parameters, group, *strategy, test::fp32(), plain_sgd()) {}
 
   /// One step whose gradients are gradient(number, step), and number + 1 for the vector.
   void step(int step, double lr) {
@@ -59,7 +59,6 @@ struct Rank {
 
   int number;
   std::shared_ptr<Strategy> strategy;
-  Precision precision;
   std::vector<NamedTensor> parameters = matrix_and_vector();
   DataParallel ddp;
 };
@@ -106,9 +105,8 @@ TEST(PowerSgd, SendsTheNearestMatrixOfItsRankOnceTheFactorsAreWarm) {
 TEST(PowerSgd, ATransposedMatrixIsTheMatrixThatTheModelReads) {
   test::run_ranks(2, [](ProcessGroup& group) {
     const auto strategy = strategy_of("{name: powersgd, rank: 1, error_feedback: false}");
-    Precision precision;
     const at::Tensor matrix = at::zeros({9, 12}).t().requires_grad_();
-    DataParallel ddp({{"matrix", matrix}}, group, *strategy, precision, plain_sgd());
+    DataParallel ddp({{"matrix", matrix}}, group, *strategy, test::fp32(), plain_sgd());
     const at::Tensor of_rank_1 = at::arange(1, 13, at::kFloat).sin().outer(at::arange(9).cos());
     ddp.backward(ddp.forward([&] { return (matrix * of_rank_1).sum(); }));
     ddp.step(1.0, 0);

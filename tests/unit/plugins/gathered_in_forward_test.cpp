@@ -160,9 +160,8 @@ TEST(GatheredInForward, AModelOfOneUnitNeedsNoWord) {
   const Experiment experiment = experiment_of("fp32", true);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
     const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
-    Precision precision;
     const at::Tensor w = at::full({5}, 2.0).requires_grad_();
-    DataParallel ddp({{"w", w}}, group, *strategy, precision, test::plain_sgd());
+    DataParallel ddp({{"w", w}}, group, *strategy, test::fp32(), test::plain_sgd());
     const auto loss = [&] { return w.sum() * (group.rank() + 1); };
     ddp.backward(ddp.forward(loss));
     ddp.step(0.5, 0.0);

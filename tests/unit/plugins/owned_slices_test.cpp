@@ -71,7 +71,7 @@ OptimizerConfig clipping() {
 /// Two units on one rank.
 struct Training {
   Training(ProcessGroup& group, Strategy& strategy)
-      : ddp(parameters, group, strategy, precision, clipping()), rank(group.rank()) {}
+      : ddp(parameters, group, strategy, test::fp32(), clipping()), rank(group.rank()) {}
 
   /// A step with gradients that differ between ranks.
   void step() {
@@ -81,7 +81,6 @@ struct Training {
     ddp.step(0.1, 0.5);
   }
 
-  Precision precision;
   std::vector<NamedTensor> parameters = two_units();
   DataParallel ddp;
   int rank;

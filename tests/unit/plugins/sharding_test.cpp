@@ -140,10 +140,10 @@ TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldThatNobodyTriedIt) {
     for (const char* strategy : {"zero1", "zero2", "fsdp", "hsdp", "zero1_cs336"}) {
       const auto plugin =
           make_strategy(registry(), test::strategy_choice(std::string("{name: ") + strategy + "}"));
-      Precision precision;
       EXPECT_THAT(test::error_of<ConfigError>([&] {
-                    DataParallel({{"w", at::ones({5}).requires_grad_()}}, group, *plugin, precision,
-                                 test::plain_sgd(), {.execution = ExecutionMode::cuda_graph});
+                    DataParallel({{"w", at::ones({5}).requires_grad_()}}, group, *plugin,
+                                 test::fp32(), test::plain_sgd(),
+                                 {.execution = ExecutionMode::cuda_graph});
                   }),
                   HasSubstr("captured steps have not been tried with it yet"))
           << strategy;
@@ -154,9 +154,8 @@ TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldThatNobodyTriedIt) {
 TEST(Sharding, AWriteToAParameterThatIsGatheredIsRefused) {
   test::run_ranks(1, [](ProcessGroup& group) {
     const auto plugin = make_strategy(registry(), test::strategy_choice("{name: fsdp}"));
-    Precision precision;
     at::Tensor weight = at::ones({5}).requires_grad_();
-    DataParallel ddp({{"w", weight}}, group, *plugin, precision, test::plain_sgd());
+    DataParallel ddp({{"w", weight}}, group, *plugin, test::fp32(), test::plain_sgd());
     const auto forward = [&] {
       ddp.forward([&] { return ddp.unit(0, [&] { return weight.sum(); }); });
     };
@@ -275,8 +274,7 @@ TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
   EXPECT_THAT(names,
               ElementsAre("token_embeddings", "layers.0.attn", "layers.0.ffn", "layers.1.attn",
                           "layers.1.ffn", "layers.2.attn", "layers.2.ffn", "head"));
-  Precision precision;
-  const RunDescription run = describe_run(experiment, precision);
+  const RunDescription run = describe_run(experiment, test::fp32());
   EXPECT_EQ(run.recomputed_units, 2);
   const auto refusal =
       make_strategy(registry(), experiment.plugin(PluginKind::strategy))->unsupported(run);

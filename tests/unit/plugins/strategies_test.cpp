@@ -166,11 +166,10 @@ TEST(None, RefusesSeveralRanksUnlessAsked) {
   EXPECT_EQ(words_of(strategy_of("{name: none, unsynchronized: true}")->unsupported(two)), "");
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4});
-    Precision precision;
     const auto refused = strategy_of("{name: none}");
-    EXPECT_THROW(DataParallel(model.parameters, group, *refused, precision, {}), ConfigError);
+    EXPECT_THROW(DataParallel(model.parameters, group, *refused, test::fp32(), {}), ConfigError);
     const auto control = strategy_of("{name: none, unsynchronized: true}");
-    const DataParallel ddp(model.parameters, group, *control, precision, {});
+    const DataParallel ddp(model.parameters, group, *control, test::fp32(), {});
     (void)group.take_records();  // of rank 0's parameters
     control->on_gradient(0);
     control->finish_backward();

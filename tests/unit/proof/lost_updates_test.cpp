@@ -47,8 +47,7 @@ Counted count(Strategy& strategy, ProcessGroup& group, OptimizerConfig optimizer
     parameters.push_back({.name = "w" + std::to_string(parameters.size()),
                           .tensor = at::ones_like(each).requires_grad_(true)});
   }
-  Precision precision;
-  DataParallel ddp(parameters, group, strategy, precision, optimizer);
+  DataParallel ddp(parameters, group, strategy, test::fp32(), optimizer);
   LostUpdateCounter counter(ddp, optimizer);
   Counted out;
   for (const auto& step : gradients) {
@@ -106,12 +105,10 @@ TEST(LostUpdates, AreAddedUpWhereRanksOwnParts) { count_on_two_ranks<Halves>(); 
 /// On one rank.
 Counted count_alone(const OptimizerConfig& optimizer,
                     const std::vector<std::vector<at::Tensor>>& gradients, bool updated = true) {
-  Counted out;
-  test::run_ranks(1, [&](ProcessGroup& group) {
+  return test::of_ranks(1, [&](ProcessGroup& group) {
     test::Alone strategy;
-    out = count(strategy, group, optimizer, gradients, updated);
-  });
-  return out;
+    return count(strategy, group, optimizer, gradients, updated);
+  })[0];
 }
 
 TEST(LostUpdates, AreOfSeveralStepsBeforeATensorStandsStill) {

@@ -64,8 +64,7 @@ template <class S>
 Check integer_check(IntegerRound round = {}) {
   const auto checks = test::of_ranks(2, [&](ProcessGroup& group) {
     S strategy;
-    Precision precision;
-    DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+    DataParallel ddp(two_parameters(), group, strategy, test::fp32(), OptimizerConfig{});
     const Check check = check_integer_gradients(ddp, group, round);
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_EQ(ddp.buffers().parameter(0).sum().item<float>(), 7.0F);
@@ -98,8 +97,7 @@ TEST(IntegerGradients, CatchASumInsteadOfAMean) {
 TEST(IntegerGradients, NameTheElementThatIsWrong) {
   test::run_ranks(2, [](ProcessGroup& group) {
     NegatesTheLastElement strategy;
-    Precision precision;
-    DataParallel ddp({{"large", at::ones({9000}).requires_grad_()}}, group, strategy, precision,
+    DataParallel ddp({{"large", at::ones({9000}).requires_grad_()}}, group, strategy, test::fp32(),
                      OptimizerConfig{});
     EXPECT_THAT(
         check_integer_gradients(ddp, group, {}).detail,
@@ -183,9 +181,8 @@ TEST(ParametersEqual, AreLookedAtWhereAPeriodicStrategySaysThatRanksMeet) {
   EXPECT_EQ(integer_check<MeetsAllButOne>().status, CheckStatus::declared);
   test::run_ranks(2, [](ProcessGroup& group) {
     MeetsAllButOne strategy;
-    Precision precision;
     const auto parameters = two_parameters();
-    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    DataParallel ddp(parameters, group, strategy, test::fp32(), OptimizerConfig{});
     EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
     ddp.backward(
         ddp.forward([&] { return parameters[0].tensor.sum() + parameters[1].tensor.sum(); }));
@@ -223,8 +220,7 @@ std::int64_t peak_of_check(ProcessGroup& group, std::int64_t rows, int micro_bat
     parameters.push_back({std::to_string(i), at::ones({rows, 1024}).requires_grad_()});
   }
   OneByOne strategy;
-  Precision precision;
-  DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+  DataParallel ddp(parameters, group, strategy, test::fp32(), OptimizerConfig{});
   const auto memory = std::make_shared<PeakMemory>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
   EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = micro_batches}).status,
@@ -247,8 +243,7 @@ TEST(IntegerGradients, LieInTheGradientsAndThoseAddedToThemTakeTheMemoryOfAParam
 TEST(ParametersEqual, CatchesADriftingRank) {
   test::run_ranks(2, [&](ProcessGroup& group) {
     OneByOne strategy;
-    Precision precision;
-    DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+    DataParallel ddp(two_parameters(), group, strategy, test::fp32(), OptimizerConfig{});
     EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
     if (group.rank() == 1) {
       auto flat = ddp.buffers().parameters(ddp.buffers().range(0)).detach();
@@ -266,8 +261,7 @@ TEST(InitialValues, AChangeOfAnyParameterIsFound) {
     parameters.push_back({"frozen", at::ones({3})});
     const InitialValues initial(parameters, 1);
     OneByOne strategy;
-    Precision precision;
-    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    DataParallel ddp(parameters, group, strategy, test::fp32(), OptimizerConfig{});
     EXPECT_EQ(initial.find_changed(ddp, group), "");
     for (const NamedTensor& each : parameters) {
       const at::NoGradGuard no_gradients;
@@ -304,9 +298,8 @@ TEST(ComputeCopy, IsWhatTheParametersRoundTo) {
 TEST(ComputeCopy, InFloat32TheModelReadsTheBufferItself) {
   test::run_ranks(1, [](ProcessGroup& group) {
     OneByOne strategy;
-    Precision precision;
     auto parameters = two_parameters();
-    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    DataParallel ddp(parameters, group, strategy, test::fp32(), OptimizerConfig{});
     EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
     parameters[0].tensor.set_data(at::zeros({3, 5}));
     EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
@@ -335,8 +328,7 @@ TEST(Plan, NamesWhatIsMissingAndWhatIsTooMuch) {
 TEST(HashParameters, DependsOnEveryElementAndItsPlace) {
   const auto group = connect_thread(make_thread_store(), 0, 1, {});
   OneByOne strategy;
-  Precision precision;
-  DataParallel ddp(two_parameters(), *group, strategy, precision, OptimizerConfig{});
+  DataParallel ddp(two_parameters(), *group, strategy, test::fp32(), OptimizerConfig{});
   FlatBuffers& buffers = ddp.buffers();
   const auto hash = hash_parameters(ddp);
   auto flat = buffers.parameters(buffers.range(1)).detach();

@@ -16,11 +16,6 @@
 namespace ddprun::update_proof_test {
 namespace {
 
-class Alone : public Strategy {
- public:
-  void finish_backward() override {}
-};
-
 /// What the proof is told of a step, beside the optimizer's configuration.
 struct Told {
   double norm_factor = 1;  ///< times the gradients' norm
@@ -33,14 +28,13 @@ Check formula_check(const OptimizerConfig& made, const OptimizerConfig& config,
                     BufferDtypes dtypes = {}, Told told = {}, double scale = 1,
                     std::int64_t rows = 400) {
   at::manual_seed(1);
-  Check check;
-  double norm = 0;
-  test::run_ranks(1, [&](ProcessGroup& group) {
-    Alone strategy;
+  return test::of_ranks(1, [&](ProcessGroup& group) {
+    test::Alone strategy;
     test::ScalingPrecision precision(scale, dtypes);
     const std::vector<NamedTensor> parameters = {{"matrix", at::randn({rows, 16}).requires_grad_()},
                                                  {"norm", at::randn({7}).requires_grad_()}};
     DataParallel ddp(parameters, group, strategy, precision, made);
+    double norm = 0;
     const auto step = [&](UpdateProof* proof) {
       ddp.backward(ddp.forward([&] {
         return (parameters[0].tensor.pow(2).sum() + parameters[1].tensor.pow(3).sum()) / 100;
@@ -52,9 +46,8 @@ Check formula_check(const OptimizerConfig& made, const OptimizerConfig& config,
     UpdateProof proof(ddp, config, /*draw=*/5);
     step(&proof);
     EXPECT_EQ(proof.finish(group).status, CheckStatus::passed);
-    check = proof.finish_formula(group, norm * told.norm_factor, told.scaled_back);
-  });
-  return check;
+    return proof.finish_formula(group, norm * told.norm_factor, told.scaled_back);
+  })[0];
 }
 
 OptimizerConfig adamw() {
