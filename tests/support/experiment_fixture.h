@@ -15,7 +15,7 @@
 namespace ddprun {
 
 // The least that an experiment must say; tests add lines.
-inline const char* const kLeast =
+inline const std::string kLeast =
     "strategy: s\n"
     "precision: p\n"
     "attention: a\n"

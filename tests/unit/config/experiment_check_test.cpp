@@ -21,7 +21,7 @@ class ExperimentCheck : public ExperimentTest {
 };
 
 TEST_F(ExperimentCheck, RanksShareAGpuAndNothingElse) {
-  EXPECT_THAT(error(std::string(kLeast) + "world: {emulate_ranks_on_one_gpu: true}\n"),
+  EXPECT_THAT(error(kLeast + "world: {emulate_ranks_on_one_gpu: true}\n"),
               StartsWith("world.emulate_ranks_on_one_gpu needs a GPU\n"
                          "  where: run.yaml:5:9\n"));
 }
@@ -38,10 +38,10 @@ TEST_F(ExperimentCheck, BackendAndKernelsAreOfTheDevice) {
 
 TEST_F(ExperimentCheck, HeadsMustFit) {
   EXPECT_EQ(
-      error(std::string(kLeast) + "model: {d_model: 256, heads: 7}\n"),
+      error(kLeast + "model: {d_model: 256, heads: 7}\n"),
       message_of("model.heads does not divide model.d_model", "run.yaml:5:23",
                  "d_model 256, heads 7", "d_model a multiple of heads", "change one of the two"));
-  EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 36, heads: 4}\n"),
+  EXPECT_EQ(error(kLeast + "model: {d_model: 36, heads: 4}\n"),
             message_of("the dimension of a head must be even: RoPE rotates pairs", "run.yaml:5:22",
                        "d_model 36, heads 4: 9 a head", "d_model / heads even",
                        "change d_model or heads"));
@@ -54,7 +54,7 @@ TEST_F(ExperimentCheck, ATimeBetweenCheckpointsHasItsOwnKey) {
 }
 
 TEST_F(ExperimentCheck, RecomputationFitsTheModelAndTheStep) {
-  const std::string more = std::string(kLeast) + "model: {layers: 2, recompute: {groups: 3}}\n";
+  const std::string more = kLeast + "model: {layers: 2, recompute: {groups: 3}}\n";
   EXPECT_EQ(error(more),
             message_of("the model has 2 blocks, too few for 3 groups", "run.yaml:5:20",
                        "{groups: 3}", "groups 1 to 2", "lower groups, or raise model.layers"));
@@ -67,7 +67,7 @@ TEST_F(ExperimentCheck, RecomputationFitsTheModelAndTheStep) {
 
 TEST_F(ExperimentCheck, RecomputationIsSweptAndWritten) {
   const ExperimentFile file =
-      load(std::string(kLeast) +
+      load(kLeast +
            "sweep: {model.recompute: [none, every_block, {every: 2, keep_last: 1}, recursive]}\n"
            "report: {baseline: {model.recompute: every_block}}\n");
   std::vector<std::string> labels;
@@ -108,20 +108,19 @@ TEST_F(ExperimentCheck, TheBatchMustDivide) {
 }
 
 TEST_F(ExperimentCheck, TheScheduleMustFitTheRun) {
-  EXPECT_EQ(error(std::string(kLeast) + "optimizer:\n  schedule: {warmup_steps: 16}\n"),
+  EXPECT_EQ(error(kLeast + "optimizer:\n  schedule: {warmup_steps: 16}\n"),
             message_of("the learning rate would never finish its warm-up", "run.yaml:6:14",
                        "16 warm-up steps of the schedule",
                        "at most the 15 steps of the run (train.warmup_steps 5 + train.steps 10)",
                        "lower it, or train longer"));
-  EXPECT_EQ(
-      error(std::string(kLeast) + "optimizer: {lr: 0.1, schedule: {name: cosine, min_lr: 1}}\n"),
-      message_of("optimizer.schedule.min_lr is above optimizer.lr", "run.yaml:5:47", "1",
-                 "at most 0.1", "lr is the schedule's highest rate"));
+  EXPECT_EQ(error(kLeast + "optimizer: {lr: 0.1, schedule: {name: cosine, min_lr: 1}}\n"),
+            message_of("optimizer.schedule.min_lr is above optimizer.lr", "run.yaml:5:47", "1",
+                       "at most 0.1", "lr is the schedule's highest rate"));
 }
 
 TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
   EXPECT_EQ(
-      error(std::string(kLeast) + "optimizer: {momentum: 0.9}\n"),
+      error(kLeast + "optimizer: {momentum: 0.9}\n"),
       message_of("optimizer.momentum has no effect with optimizer.name adamw", "run.yaml:5:13",
                  "0.9", "no optimizer.momentum", "remove it, or change what it depends on"));
   for (const auto& [line, option, with] :
@@ -135,8 +134,7 @@ TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
         {"data: {order: sequential}", "data.order", "data.source random"},
         {"data: {source: text, path: a, token_type: uint32}", "data.token_type",
          "data.source text"}}) {
-    EXPECT_EQ(what(std::string(kLeast) + line + "\n"),
-              std::string(option) + " has no effect with " + with);
+    EXPECT_EQ(what(kLeast + line + "\n"), std::string(option) + " has no effect with " + with);
   }
   for (const char* option : {"sample.prompt=x", "sample.tokens=9", "sample.temperature=0.5",
                              "eval.batches=9", "checkpoint.path=saved"}) {
@@ -174,7 +172,7 @@ TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
 
 TEST_F(ExperimentCheck, OverlapCannotClip) {
   EXPECT_EQ(
-      error(std::string(kLeast) + "optimizer: {clip_norm: 1, overlap: true}\n"),
+      error(kLeast + "optimizer: {clip_norm: 1, overlap: true}\n"),
       message_of(
           "optimizer.overlap cannot run with optimizer.clip_norm", "run.yaml:5:27", "clip_norm 1",
           "clip_norm 0",
@@ -182,7 +180,7 @@ TEST_F(ExperimentCheck, OverlapCannotClip) {
 }
 
 TEST_F(ExperimentCheck, GraphsNeedAGpuAndWarmUp) {
-  EXPECT_EQ(error(std::string(kLeast) + "execution: {mode: cuda_graph}\n"),
+  EXPECT_EQ(error(kLeast + "execution: {mode: cuda_graph}\n"),
             message_of("execution.mode cuda_graph is of GPUs", "run.yaml:5:13", "world.device cpu",
                        "world.device cuda", "set `mode: eager` under `execution:`"));
   EXPECT_THAT(error("{strategy: s, precision: p, attention: a, model: {kernels: reference},\n"
@@ -193,24 +191,23 @@ TEST_F(ExperimentCheck, GraphsNeedAGpuAndWarmUp) {
 
 TEST_F(ExperimentCheck, OptionsOfGlooNeedGloo) {
   EXPECT_EQ(
-      error(std::string(kLeast) + "world: {gloo_threads: 4}\n"),
+      error(kLeast + "world: {gloo_threads: 4}\n"),
       message_of("world.gloo_threads is an option of gloo", "run.yaml:5:9", "world.backend auto",
                  "world.backend gloo or hierarchical", "add one of them, or remove it"));
-  EXPECT_THAT(error(std::string(kLeast) + "world: {backend: shm, interface: lo}\n"),
+  EXPECT_THAT(error(kLeast + "world: {backend: shm, interface: lo}\n"),
               StartsWith("world.interface is an option of gloo\n"));
 }
 
 TEST_F(ExperimentCheck, OptimizerAndDataAreComplete) {
-  EXPECT_EQ(error(std::string(kLeast) + "optimizer: {betas: 0.9}\n"),
+  EXPECT_EQ(error(kLeast + "optimizer: {betas: 0.9}\n"),
             message_of("optimizer.betas must hold two numbers", "run.yaml:5:13", "[0.9]",
                        "two numbers", "write both, as in [0.9, 0.95]"));
-  EXPECT_EQ(error(std::string(kLeast) + "data: {source: text}\n"),
+  EXPECT_EQ(error(kLeast + "data: {source: text}\n"),
             message_of("data.source text needs data.path", "run.yaml:5:8", "no path",
                        "a file or folder, or a list of them", "add `path:` under `data:`"));
-  EXPECT_EQ(
-      error(std::string(kLeast) + "data: {source: text, path: a}\nmodel: {vocab_size: 128}\n"),
-      message_of("text is read as bytes, which need a vocabulary of 256", "run.yaml:6:9",
-                 "model.vocab_size 128", ">= 256", "raise model.vocab_size"));
+  EXPECT_EQ(error(kLeast + "data: {source: text, path: a}\nmodel: {vocab_size: 128}\n"),
+            message_of("text is read as bytes, which need a vocabulary of 256", "run.yaml:6:9",
+                       "model.vocab_size 128", ">= 256", "raise model.vocab_size"));
 }
 
 }  // namespace

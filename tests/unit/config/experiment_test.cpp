@@ -86,7 +86,7 @@ TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
 
 TEST_F(ExperimentTest, SweepsAndOverrides) {
   const ExperimentFile file =
-      load(std::string(kLeast) + "sweep:\n  strategy: [x, {name: y, k: 1}]\n  world.size: [1, 2]\n",
+      load(kLeast + "sweep:\n  strategy: [x, {name: y, k: 1}]\n  world.size: [1, 2]\n",
            {"train.steps=3", "sweep.world.size=[2, 4]"});
   ASSERT_EQ(file.experiments.size(), 4u);
   EXPECT_EQ(file.name, "run");
@@ -98,8 +98,8 @@ TEST_F(ExperimentTest, SweepsAndOverrides) {
 
 TEST_F(ExperimentTest, ALaunchSetsTheWorldSize) {
   EXPECT_EQ(load_one(kLeast, {}, 4).world.size, 4);
-  EXPECT_EQ(load_one(std::string(kLeast) + "world: {size: 4}\n", {}, 4).world.size, 4);
-  EXPECT_EQ(error(std::string(kLeast) + "world: {size: 2}\n", {}, 4),
+  EXPECT_EQ(load_one(kLeast + "world: {size: 4}\n", {}, 4).world.size, 4);
+  EXPECT_EQ(error(kLeast + "world: {size: 2}\n", {}, 4),
             message_of("world.size contradicts the launch that this process belongs to",
                        "run.yaml:5:9", "2", "4, the ranks that were launched",
                        "remove world.size, or launch that many ranks"));
@@ -147,7 +147,7 @@ TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {
 
 TEST_F(ExperimentTest, UnknownKeys) {
   EXPECT_EQ(
-      error(std::string(kLeast) + "wordl: {size: 2}\n"),
+      error(kLeast + "wordl: {size: 2}\n"),
       message_of("unknown key 'wordl'", "run.yaml:5:1", "{size: 2}",
                  "experiment, sweep, report, strategy, precision, attention, name, plugin_path, "
                  "model, data, world, optimizer, train, execution, profile, output",
@@ -182,7 +182,7 @@ TEST_F(ExperimentTest, PluginsMustBeChosen) {
 }
 
 TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
-  EXPECT_EQ(error(std::string(kLeast) + "name: a/b\n"),
+  EXPECT_EQ(error(kLeast + "name: a/b\n"),
             message_of("the experiment's name cannot name a folder", "run.yaml:5:1", "a/b",
                        "at most 255 letters, digits, '.', '_' and '-', not starting with "
                        "'.', and not \"latest\"",
@@ -192,20 +192,19 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
   EXPECT_THAT(error(kLeast), EndsWith("hint: it is the file's name; add name: to the file"));
   file_ = folder_ / "run.yaml";
   const std::string longest(255, 'a');
-  EXPECT_EQ(load(std::string(kLeast) + "name: " + longest + "\n").name, longest);
-  EXPECT_THAT(error(std::string(kLeast) + "name: a" + longest + "\n"),
-              HasSubstr("at most 255 letters"));
-  EXPECT_EQ(error(std::string(kLeast) + "sweep: {name: [a, b]}\n"),
+  EXPECT_EQ(load(kLeast + "name: " + longest + "\n").name, longest);
+  EXPECT_THAT(error(kLeast + "name: a" + longest + "\n"), HasSubstr("at most 255 letters"));
+  EXPECT_EQ(error(kLeast + "sweep: {name: [a, b]}\n"),
             message_of("the name cannot be swept", "run.yaml:5:9", "b",
                        "one name for all points of the sweep", "labels tell the points apart"));
 }
 
 TEST_F(ExperimentTest, PointsShareAFolderAndHaveLabelsOfTheirOwn) {
   EXPECT_EQ(
-      error(std::string(kLeast) + "sweep: {output.dir: [a, b]}\n"),
+      error(kLeast + "sweep: {output.dir: [a, b]}\n"),
       message_of("output.dir cannot be swept", "run.yaml:5:9", "b",
                  "one folder for all points of the sweep", "the rows of a sweep are one result"));
-  EXPECT_EQ(error(std::string(kLeast) + "sweep: {world.size: [1, 2, 1]}\n"),
+  EXPECT_EQ(error(kLeast + "sweep: {world.size: [1, 2, 1]}\n"),
             message_of("two points of the sweep have one label", "run.yaml:5:1", "world.size=1",
                        "labels that tell the points apart",
                        "report.repeats runs each point several times"));

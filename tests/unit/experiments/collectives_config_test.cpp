@@ -71,7 +71,7 @@ TEST_F(CollectivesConfigTest, AnotherKindsSectionsAreErrors) {
   EXPECT_THAT(error(text + "train: {steps: 3}\n"),
               AllOf(HasSubstr("where: run.yaml:4:1"), HasSubstr("it is of experiment training")));
   EXPECT_THAT(error(text + "trian: {steps: 3}\n"), HasSubstr("unknown key 'trian'"));
-  EXPECT_THAT(error(std::string(kLeast) + "repeat: {count: 3}\n"),
+  EXPECT_THAT(error(kLeast + "repeat: {count: 3}\n"),
               HasSubstr("experiment training has no `repeat`"));
   EXPECT_THAT(error("experiment: colectives\n"),
               AllOf(HasSubstr("colectives"), HasSubstr("training, collectives")));
