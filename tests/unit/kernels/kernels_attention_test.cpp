@@ -183,22 +183,20 @@ TEST_P(Softmax, BackwardMatchesDouble) {
   }
 }
 
+template <class T>
+void check_row_dots(std::int64_t width) {
+  Array<T> a(noise(3, width + 5, 1)), b(noise(3, width, 2));
+  auto out = Array<float>::like(at::zeros({3}));
+  kernels::row_dots(Matrix<const T>{a.data(), 3, width, width + 5},
+                    Matrix<const T>{b.data(), 3, width, width}, out.data());
+  expect_close(out.values(), (a.values().narrow(1, 0, width) * b.values()).sum(-1), 0.0,
+               1e-6 * static_cast<double>(width));
+}
+
 TEST_P(Softmax, RowDotsWithStrides) {
   for (const std::int64_t width : {1, 7, 64, 100}) {
-    Array<float> a(noise(3, width + 5, 1));
-    Array<bf16> c(noise(3, width + 5, 1));
-    Array<float> b(noise(3, width, 2));
-    Array<bf16> d(noise(3, width, 2));
-    auto out = Array<float>::like(at::zeros({3}));
-    const auto expected = [&](const auto& left, const auto& right) {
-      return (left.values().narrow(1, 0, width) * right.values()).sum(-1);
-    };
-    kernels::row_dots(Matrix<const float>{a.data(), 3, width, width + 5},
-                      Matrix<const float>{b.data(), 3, width, width}, out.data());
-    expect_close(out.values(), expected(a, b), 0.0, 1e-6 * static_cast<double>(width));
-    kernels::row_dots(Matrix<const bf16>{c.data(), 3, width, width + 5},
-                      Matrix<const bf16>{d.data(), 3, width, width}, out.data());
-    expect_close(out.values(), expected(c, d), 0.0, 1e-6 * static_cast<double>(width));
+    check_row_dots<float>(width);
+    check_row_dots<bf16>(width);
   }
 }
 

@@ -121,33 +121,26 @@ void for_each_product(std::initializer_list<Sizes> all_sizes, const F& f) {
 /// Of sums of k products of values around 1: longer sums round more.
 double rounding_of(std::int64_t k) { return 1e-5 * std::max(1.0, static_cast<double>(k) / 256); }
 
-template <class E, class P>
-void check(const P& product, std::initializer_list<Sizes> all_sizes, double bound) {
+/// What a result of C rounds to, relative to its value.
+template <class C>
+constexpr double kBound = std::is_same_v<C, float> ? 1e-6 : 1.01 * kRounding<bf16>;
+
+/// Operands of E, and a result of C, to which only one in float32 is added.
+template <class E, class C, class P>
+void check(const P& product, std::initializer_list<Sizes> all_sizes, double bound = kBound<C>) {
+  constexpr bool kAdds = std::is_same_v<C, float>;
   for_each_product<E>(all_sizes, [&](Operands<E>& x) {
     const auto [m, n, k] = x.sizes;
     for (const bool add : {false, true}) {
-      Array<float> c(noise(m, n + 1, 3));
+      if (add && !kAdds) continue;
+      Array<C> c(noise(m, n + 1, 3));
       const at::Tensor before = c.values();
-      product(x.left(), x.right(), add, Matrix<float>{c.data(), m, n, n + 1});
+      product(x.left(), x.right(), add, Matrix<C>{c.data(), m, n, n + 1});
       const at::Tensor after = c.values();
       expect_close(after.narrow(1, 0, n), add ? x.expected + before.narrow(1, 0, n) : x.expected,
-                   bound, rounding_of(k) + bound);
+                   bound, rounding_of(k) + (kAdds ? bound : 0));
       EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the row";
     }
-  });
-}
-
-/// The same of products that are rounded to bfloat16.
-template <class P>
-void check_rounded(const P& product, std::initializer_list<Sizes> all_sizes) {
-  for_each_product<bf16>(all_sizes, [&](Operands<bf16>& x) {
-    const auto [m, n, k] = x.sizes;
-    Array<bf16> c(noise(m, n + 1, 3));
-    const at::Tensor before = c.values();
-    product(x.left(), x.right(), false, Matrix<bf16>{c.data(), m, n, n + 1});
-    const at::Tensor after = c.values();
-    expect_close(after.narrow(1, 0, n), x.expected, 1.01 * kRounding<bf16>, rounding_of(k));
-    EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the row";
   });
 }
 
@@ -159,25 +152,24 @@ const std::initializer_list<Sizes> kBlocked = {
     {70, 530, 40}, {40, 33, 1100}, {1060, 37, 64}, {1030, 520, 1030}};
 
 TEST(Products, MatchDouble) {
-  check<float>(kernels::product<float, float>, kSmall, 1e-6);
-  check<bf16>(kernels::product<bf16, float>, kSmall, 1e-6);  // sums and result in float32
-  check_rounded(kernels::product<bf16, bf16>, kSmall);
+  check<float, float>(kernels::product<float, float>, kSmall);
+  check<bf16, float>(kernels::product<bf16, float>, kSmall);  // sums and result in float32
+  check<bf16, bf16>(kernels::product<bf16, bf16>, kSmall);
 }
 
 TEST(Products, LibrariesMatchDouble) {
-  check<bf16>(kernels::product_by_floats<float>, kSmall, 1e-6);
-  check_rounded(kernels::product_by_floats<bf16>, kSmall);
-  check<bf16>(kernels::product_by_library<bf16, float>, kSmall, 1e-6);
-  check<float>(kernels::product_by_library<float, float>, kSmall, 1e-6);
-  check<float>(kernels::product_by_aten<float, float>, kSmall, 1e-6);
-  check<bf16>(kernels::product_by_aten<bf16, float>, kSmall, 0x1p-8);
-  check_rounded(kernels::product_by_aten<bf16, bf16>, kSmall);
+  check<bf16, float>(kernels::product_by_floats<float>, kSmall);
+  check<bf16, bf16>(kernels::product_by_floats<bf16>, kSmall);
+  check<bf16, float>(kernels::product_by_library<bf16, float>, kSmall);
+  check<float, float>(kernels::product_by_library<float, float>, kSmall);
+  check<float, float>(kernels::product_by_aten<float, float>, kSmall);
+  check<bf16, float>(kernels::product_by_aten<bf16, float>, kSmall, 0x1p-8);
+  check<bf16, bf16>(kernels::product_by_aten<bf16, bf16>, kSmall);
 }
 
-/// Calls product(a, b, add, c) with operands of E and a result of C between pages that nothing may
-/// touch. c holds zeros before.
+/// The same of operands and a result between pages that nothing may touch.
 template <class E, class C, class P>
-void check_between_fences(double relative, bool add, const P& product) {
+void check_between_fences(const P& product) {
   for_each_product<E>(kSmall, [&](const Operands<E>& x) {
     const auto tight = [](const Array<E>& array) {
       const at::Tensor values = array.values();
@@ -187,45 +179,35 @@ void check_between_fences(double relative, bool add, const P& product) {
     for (const bool at_end : {false, true}) {
       const Fenced<E> a(tight(x.a), at_end), b(tight(x.b), at_end);
       const Fenced<C> c(at::zeros({m, n}, at::kDouble), at_end);
-      product(x.left(a.data(), 0), x.right(b.data(), 0), add, Matrix<C>{c.data(), m, n, n});
-      expect_close(c.values(), x.expected, relative, 1e-5);
+      product(x.left(a.data(), 0), x.right(b.data(), 0), std::is_same_v<C, float>,
+              Matrix<C>{c.data(), m, n, n});
+      expect_close(c.values(), x.expected, kBound<C>, 1e-5);
     }
   });
 }
 
 /// Products by kernels of this project's own.
-template <class E, class P>
+template <class E, class C, class P>
 void check_own(const P& product) {
-  check<E>(product, kSmall, 1e-6);
-  check<E>(product, kBlocked, 1e-6);
-  check_between_fences<E, float>(1e-6, true, product);
-}
-template <class P>
-void check_own_rounded(const P& product) {
-  check_rounded(product, kSmall);
-  check_rounded(product, kBlocked);
-  check_between_fences<bf16, bf16>(1.01 * kRounding<bf16>, false, product);
-}
-
-TEST(ProductsByAvx512, OfFloatsMatchDouble) {
-  if (!kernels::has(ProductPath::avx512_bf16))
-    GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
-  check_own<float>(kernels::avx512_product<float, float, float>);
+  check<E, C>(product, kSmall);
+  check<E, C>(product, kBlocked);
+  check_between_fences<E, C>(product);
 }
 
 TEST(ProductsByAmx, MatchDoubleAndTouchNothingOutside) {
   if (!kernels::has(ProductPath::amx)) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
-  check_own<bf16>(kernels::amx_product<float>);
-  check_own_rounded(kernels::amx_product<bf16>);
+  check_own<bf16, float>(kernels::amx_product<float>);
+  check_own<bf16, bf16>(kernels::amx_product<bf16>);
 }
 
 TEST(ProductsByAvx512, MatchDoubleAndTouchNothingOutside) {
   if (!kernels::has(ProductPath::avx512_bf16))
     GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
-  check_own<bf16>(kernels::avx512_product<bf16, bf16, float>);
-  check_own_rounded(kernels::avx512_product<bf16, bf16, bf16>);
-  check_own<bf16>(kernels::avx512_product<float, bf16, float>);
-  check_own_rounded(kernels::avx512_product<float, bf16, bf16>);
+  check_own<float, float>(kernels::avx512_product<float, float, float>);
+  check_own<bf16, float>(kernels::avx512_product<bf16, bf16, float>);
+  check_own<bf16, bf16>(kernels::avx512_product<bf16, bf16, bf16>);
+  check_own<bf16, float>(kernels::avx512_product<float, bf16, float>);
+  check_own<bf16, bf16>(kernels::avx512_product<float, bf16, bf16>);
 }
 
 TEST(ProductPath, IsTheOneThatTheVariableNames) {
