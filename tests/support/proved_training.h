@@ -16,12 +16,13 @@
 
 namespace ddprun::test {
 
-/// AdamW, eager attention. `strategy` is YAML: "{name: fsdp}".
+/// AdamW, eager attention, three blocks. `strategy` is YAML: "{name: fsdp}".
 inline Experiment sharding_experiment(const std::string& strategy, const std::string& precision,
                                       int ranks) {
   Experiment experiment = small_experiment(ranks);
   experiment.plugin(PluginKind::strategy) = strategy_choice(strategy);
   experiment.plugin(PluginKind::precision).name = precision;
+  training(experiment).model.layers = 3;
   training(experiment).optimizer = OptimizerConfig{};  // adamw
   return experiment;
 }
