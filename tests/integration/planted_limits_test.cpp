@@ -8,29 +8,21 @@
 namespace ddprun::test::planted_limits_test {
 namespace {
 
-/// Two ranks; of all gradients the head's alone is large.
-std::string experiment(const std::string& strategy, int steps) {
-  return "model: {vocab_size: 10000, context_length: 16, d_model: 64, d_ff: 64, layers: 1, heads: "
-         "2, kernels: reference, frozen: [token_embeddings.*]}\n"
-         "data: {source: random}\n"
-         "world: {size: 2}\n"
-         "strategy: " +
-         strategy +
-         "\nprecision: fp32\n"
-         "attention: eager\n"
-         "optimizer: {name: sgd, lr: 0.001}\n"
-         "train: {batch_per_rank: 1, warmup_steps: 2, steps: " +
-         std::to_string(steps) + "}\n";
-}
+/// Of all gradients the head's alone is large.
+const Words kLargeHead = {"model.vocab_size=10000",  "model.d_model=64",
+                          "model.kernels=reference", "model.frozen=[token_embeddings.*]",
+                          "optimizer.name=sgd",      "train.batch_per_rank=1",
+                          "train.warmup_steps=2"};
 
 /// Runs it in `folder`. Skips the test where the system has no hosts to shape a link between.
 CommandResult run_on(const TemporaryFolder& folder, const std::string& strategy, int steps,
                      const std::string& rate = {}) {
-  folder.write("planted.yaml", experiment(strategy, steps));
+  folder.write("planted.yaml", tiny_experiment({}, steps));
   Words launcher;
   if (!rate.empty()) launcher = two_hosts(1, {"--burst", "32kb", "--rate", rate});
-  return run_ddprun(
-      folder, {"planted.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"}, launcher);
+  const Words words = {"planted.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow",
+                       "--set", "strategy=" + strategy};
+  return run_ddprun(folder, with_sets(words, kLargeHead), launcher);
 }
 
 /// The sentence of that sort with its numbers; empty: there is none.
