@@ -1,6 +1,7 @@
 // Plays the ranks of a run as forked processes, for tests of crashes, timeouts and exits.
 #pragma once
 
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,29 @@ inline int expect_comm_error(const std::function<void()>& call,
   }
   std::fprintf(stderr, "nothing thrown\n");
   return 1;
+}
+
+/// With ten all-reduces under way, rank `leaver` leaves as soon as it has two of them: most likely
+/// in the middle of the others. Returns expect_comm_error() of the other ranks.
+inline int leave_under_way(std::unique_ptr<ProcessGroup> group, int leaver,
+                           const std::vector<std::string>& parts) {
+  std::vector<at::Tensor> tensors;
+  std::vector<Work> works;
+  for (int i = 0; i < 10; ++i) {
+    tensors.push_back(at::zeros({1'000'000}));
+    works.push_back(group->all_reduce(tensors.back(), ReduceOp::sum, "x"));
+  }
+  if (group->rank() == leaver) {
+    works[1].wait();
+    group.reset();
+    return 0;
+  }
+  return expect_comm_error(
+      [&] {
+        for (auto& work : works) work.wait();
+        group->barrier();
+      },
+      parts);
 }
 
 }  // namespace ddprun::test

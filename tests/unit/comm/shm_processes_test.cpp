@@ -119,24 +119,7 @@ TEST(ShmProcesses, AStoppedPeerIsATimeout) {
 
 TEST(ShmProcesses, LeavingWithCollectivesUnderWayFailsThePeersOnly) {
   const auto body = [](const RankInfo& info) {
-    auto group = connect(info, shm(), "run");
-    std::vector<at::Tensor> tensors;
-    std::vector<Work> works;
-    for (int i = 0; i < 10; ++i) {
-      tensors.push_back(at::zeros({1'000'000}));
-      works.push_back(group->all_reduce(tensors.back(), ReduceOp::sum, "x"));
-    }
-    if (info.rank == 0) {
-      works[1].wait();
-      group.reset();  // most likely in the middle of the others
-      return 0;
-    }
-    return expect_comm_error(
-        [&] {
-          for (auto& work : works) work.wait();
-          group->barrier();
-        },
-        {"rank 0 "});
+    return test::leave_under_way(connect(info, shm(), "run"), 0, {"rank 0 "});
   };
   EXPECT_THAT(run_process_ranks(2, body), ElementsAre(0, 0));
 }
