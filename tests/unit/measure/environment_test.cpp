@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/machine_memory.h"
 #include "support/matchers.h"
 #include "support/system_files.h"
 
@@ -23,9 +24,15 @@ TEST(Environment, EveryFactHasAValue) {
       names, ElementsAre("cpu", "cores", "simd", "products", "float32 products", "memory", "kernel",
                          "hostname", "torch", "gloo", "compiler", "build", "ddprun", "time"));
   EXPECT_THAT(facts[5].second, ContainsRegex("^[0-9]+\\.[0-9] GiB$"));
+  EXPECT_NEAR(std::stod(facts[5].second), static_cast<double>(total_memory()) / (1 << 30), 0.051);
   EXPECT_THAT(facts[8].second, ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+"));
   EXPECT_THAT(facts[13].second,
               ContainsRegex("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"));
+}
+
+TEST(Environment, SizesUnderProcAreInKib) {
+  const test::SystemFiles system("", {{"proc/self/status", "VmHWMs: 1 kB\nVmHWM:\t   12 kB\n"}});
+  EXPECT_EQ(proc_bytes((system.root() / "proc/self/status").c_str(), "VmHWM"), 12 * 1024);
 }
 
 TEST(Environment, PeakResidentGrowsWithUse) {
@@ -46,7 +53,7 @@ std::optional<double> quota_of(const std::string& lines,
 }
 
 TEST(CpuQuota, IsTheSmallestOfTheGroupsAbove) {
-  EXPECT_EQ(quota_of("0::/a/b\n", {{"a/b/cpu.max", "max 100000"}, {"a/cpu.max", "150000 100000"}}),
+  EXPECT_EQ(quota_of("0::/a/b\n", {{"a/b/cpu.max", "max 100000"}, {"a/cpu.max", "75000 50000"}}),
             1.5);
   EXPECT_EQ(
       quota_of("0::/a/b\n", {{"a/b/cpu.max", "50000 100000"}, {"a/cpu.max", "150000 100000"}}),

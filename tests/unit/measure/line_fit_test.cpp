@@ -27,10 +27,14 @@ TEST(LineFit, SmallTimesCountAsMuchAsLargeOnes) {
 }
 
 TEST(LineFit, TheErrorIsThatOfTheResiduals) {
-  // Relative residuals about y = 1 + x, by hand: -+ 0.1 / y.
+  // The normal equations with weights 1 / y^2, and the inverse of their matrix.
   const auto fit = fit_line({1, 2, 3, 4}, {2.1, 2.9, 4.1, 4.9});
   ASSERT_TRUE(fit);
-  EXPECT_NEAR(fit->rms_relative, 0.03, 0.01);
+  EXPECT_NEAR(fit->intercept, 1.12222312, 1e-8);
+  EXPECT_NEAR(fit->slope, 0.94807469, 1e-8);
+  EXPECT_NEAR(fit->rms_relative, 0.02709247, 1e-8);
+  EXPECT_NEAR(fit->intercept_error, 0.11964301, 1e-8);
+  EXPECT_NEAR(fit->slope_error, 0.05795515, 1e-8);
 }
 
 TEST(LineFit, NeedsThreePointsOfDifferentSizes) {

@@ -70,9 +70,10 @@ class RecordedStep {
 TEST(MemoryTrace, GivesEachBlockACategoryByItsLife) {
   at::Tensor stays;
   const RecordedStep step([&] {
-    at::Tensor data, saved, again;
+    at::Tensor data, saved, at_once, later, again;
     {
       const MemoryScope scope(MemoryCategory::data);
+      { const MemoryScope inner(MemoryCategory::parameters); }
       data = tensor_of(300);
     }
     {
@@ -82,11 +83,13 @@ TEST(MemoryTrace, GivesEachBlockACategoryByItsLife) {
         const MemoryLabel operation("w1w3");
         saved = tensor_of(500);
       }
+      at_once = tensor_of(520);
       tensor_of(40'000);
       stays = tensor_of(90);
     }
     {
       const PhaseScope backward(Phase::backward);
+      at_once.reset();
       at::Tensor gradient = tensor_of(600);
       {
         const ForwardAgain recorded;
@@ -94,6 +97,12 @@ TEST(MemoryTrace, GivesEachBlockACategoryByItsLife) {
         again = tensor_of(612);
       }
       std::thread([moved = std::move(saved)] {}).join();  // released elsewhere
+    }
+    {
+      const PhaseScope forward(Phase::forward);
+      const MemoryLabel unit("layers", 3);
+      const MemoryLabel operation("w1w3");
+      later = tensor_of(510);
     }
     {
       const PhaseScope synchronize(Phase::synchronize);
@@ -106,6 +115,7 @@ TEST(MemoryTrace, GivesEachBlockACategoryByItsLife) {
   EXPECT_EQ(step.said(77), "") << "it was gone before";
   EXPECT_EQ(step.said(300), "data, , ");
   EXPECT_EQ(step.said(500), "saved for backward, layers.3, w1w3");
+  EXPECT_EQ(step.said(520), "saved for backward, layers.3, ") << "backward begins with its end";
   EXPECT_EQ(step.said(40'000), "temporary in forward, layers.3, ");
   EXPECT_EQ(step.said(90), "workspace, layers.3, ") << "it outlives the step";
   EXPECT_EQ(step.said(600), "temporary in backward, , ");
@@ -114,9 +124,10 @@ TEST(MemoryTrace, GivesEachBlockACategoryByItsLife) {
   EXPECT_EQ(step.said(700), "communication, , ");
   EXPECT_EQ(step.said(800), "workspace, , ");
   EXPECT_EQ(step.account().peak().tensors.sum(), step.peak_bytes());
-  EXPECT_EQ(step.peak_bytes(), 1000 + 300 + 500 + 40'000);
+  EXPECT_EQ(step.peak_bytes(), 1000 + 300 + 500 + 520 + 40'000);
   EXPECT_EQ(step.account().peak_phase(), "forward");
-  EXPECT_THAT(step.account().saved("layers.3"), ElementsAre(Pair("w1w3", 500)));
+  EXPECT_THAT(step.account().saved("layers.3"), ElementsAre(Pair("", 520), Pair("w1w3", 500)))
+      << "of the first forward";
   EXPECT_THAT(step.account().saved("", true), ElementsAre(Pair("", 612)));
   EXPECT_THAT(step.account().units(), ElementsAre("layers.3"));
 }
@@ -193,11 +204,12 @@ TEST(MemoryAccount, ExplainsWhatADriverSaysIsUsed) {
   recorded.spans = {{.phase = Phase::step, .begin_ns = 10, .end_ns = 20}};
   recorded.blocks = {
       {.bytes = 400, .scope = MemoryCategory::moments},
-      {.bytes = 50, .born_ns = 12, .died_ns = 13, .born_event = 0, .died_event = 1, .born_in = 0}};
-  recorded.events = {{12, 1, true}, {13, 1, false}};
+      {.bytes = 50, .born_ns = 12, .died_ns = 13, .born_event = 0, .died_event = 1, .born_in = 0},
+      {.bytes = 50, .born_ns = 14, .died_ns = 15, .born_event = 2, .died_event = 3, .born_in = 0}};
+  recorded.events = {{12, 1, true}, {13, 1, false}, {14, 2, true}, {15, 2, false}};
   const AllocatorMemory seen{.allocated = 430, .reserved = 600, .used = 1000};
   const MemoryAccount account(std::move(recorded), {},
-                              {{.name = "end", .time_ns = 20, .event = 2, .device = seen}});
+                              {{.name = "end", .time_ns = 20, .event = 4, .device = seen}});
   EXPECT_TRUE(account.of_device());
   for (const MemoryMoment& moment : account.moments()) {
     SCOPED_TRACE(moment.name);
@@ -207,6 +219,7 @@ TEST(MemoryAccount, ExplainsWhatADriverSaysIsUsed) {
     EXPECT_EQ(moment.library[1].second, 400) << "context";
   }
   EXPECT_EQ(account.peak().tensors.sum(), 450);
+  EXPECT_EQ(account.peak().time_ns, 12) << "the first of two that are as high";
 }
 
 TEST(MemoryAccount, TakesWhatIsReservedWhereNoDriverSaysMore) {
@@ -227,8 +240,10 @@ TEST(ResidentMemory, OfATensorIsItsBytesAndAPageAtMost) {
       const ResidentMemory memory = resident_memory();
       return memory.heap + memory.anonymous;
     };
+    const auto counting = CpuMemory::count_here();
     const std::int64_t before = own();
     const at::Tensor tensor = allocate_private(kElements, dtype);
+    EXPECT_EQ(CpuMemory::here()->bytes(), static_cast<std::int64_t>(tensor.nbytes()));
     tensor.fill_(1);
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     EXPECT_NEAR(own() - before, bytes, 300'000) << "with smaps' own text";

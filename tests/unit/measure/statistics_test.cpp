@@ -31,7 +31,8 @@ TEST(Statistics, KnownSamplesInAnyOrder) {
   EXPECT_DOUBLE_EQ(summary.mean, 4.0);
   EXPECT_DOUBLE_EQ(summary.std, std::sqrt(12.5));
   EXPECT_DOUBLE_EQ(summary.median, 3.0);
-  EXPECT_DOUBLE_EQ(summary.p95, 8.8);  // position 3.8: 4 + 0.8 * (10 - 4)
+  EXPECT_DOUBLE_EQ(summary.p95, 8.8);   // position 3.8: 4 + 0.8 * (10 - 4)
+  EXPECT_DOUBLE_EQ(summary.p99, 9.76);  // position 3.96
   EXPECT_EQ(summary.min, 1.0);
   EXPECT_EQ(summary.max, 10.0);
   EXPECT_NEAR(summary.ci95, 2.7764451052 * std::sqrt(12.5 / 5), 1e-9);
