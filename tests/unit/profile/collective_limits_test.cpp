@@ -37,6 +37,8 @@ CollectiveLimit limit(const CollectiveRecord& of_rank_0, const CollectiveRecord&
 TEST(CollectiveLimits, HaveOneReasonEach) {
   const auto hidden = record(50, 50, 53, 100);
   EXPECT_EQ(limit(hidden, hidden, 1), CollectiveLimit::hidden);
+  const auto mostly = record(50, 95, 105, 104);
+  EXPECT_EQ(limit(mostly, mostly, 1), CollectiveLimit::contention) << "a tenth is waited for";
   const auto late = record(100, 100, 103, 100);
   EXPECT_EQ(limit(late, late, 0.5), CollectiveLimit::late);
   EXPECT_EQ(limit(late, late, 0.5, /*measured=*/false), CollectiveLimit::unknown);

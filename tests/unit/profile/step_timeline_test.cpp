@@ -21,6 +21,13 @@ TEST(Lanes, AreAsManyAsRanAtATime) {
               ElementsAre(0, 1, 0, 0, 2));
 }
 
+TEST(StepTimeline, EndsWithThePhaseOrCollectiveThatEndsLast) {
+  StepTimeline step{.begin_ns = 5, .phases = {{"backward", 5, 20}, {"forward", 5, 9}}};
+  EXPECT_EQ(step.end_ns(), 20);
+  step.collectives = {collective(10, 28), collective(11, 12)};
+  EXPECT_EQ(step.end_ns(), 28);
+}
+
 TEST(Waits, AreExposedAsFarAsEachRankHasThem) {
   const StepTimeline early{
       .begin_ns = 0,
@@ -59,6 +66,7 @@ TEST(Waits, OfDifferentNumbersOfCollectivesAreComparedAsAWhole) {
   EXPECT_THAT(waits[0].skew, ElementsAre(Interval{10, 14}));
   EXPECT_THAT(waits[0].exposed, ElementsAre(Interval{14, 20}));
   EXPECT_THAT(waits[1].exposed, ElementsAre(Interval{10, 16}));
+  EXPECT_THAT(waits_of({&other, &one})[1].skew, ElementsAre(Interval{10, 14})) << "in any order";
 }
 
 TEST(Waits, OfNobodyAreNone) { EXPECT_THAT(waits_of({}), IsEmpty()); }

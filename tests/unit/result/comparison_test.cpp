@@ -15,6 +15,10 @@ TEST(Comparison, AShareOfTheTimeOrAFactor) {
   EXPECT_EQ(words(101.9, 100), "takes 1.9 % longer than");
   EXPECT_EQ(words(50, 105), "is 2.10 times as fast as");
   EXPECT_EQ(words(210, 100), "takes 2.10 times as long as");
+  EXPECT_EQ(words(149, 100), "takes 49.0 % longer than");
+  EXPECT_EQ(words(150, 100), "takes 1.50 times as long as");
+  EXPECT_EQ(words(67, 100), "is 33.0 % faster than");
+  EXPECT_EQ(words(60, 100), "is 1.67 times as fast as");
   EXPECT_EQ(words(100.04, 100), "is as fast as");
   EXPECT_EQ(words(100, 100), "is as fast as");
 }
@@ -31,6 +35,15 @@ TEST(Comparison, TheVerdictIsThatOfTheTest) {
   EXPECT_THAT(verdict(compare({1, 2, 3}, {2, 4, 6})), StartsWith(", within noise (p = 0.22; "));
   EXPECT_EQ(verdict(compare({1, 1.0001, 1.0002}, {4, 4.0001, 4.0002})),
             " (p < 0.001; 95 %: 4.00 to 4.00 times)");
+}
+
+TEST(Comparison, TheIntervalIsOfWhatTheSentenceSays) {
+  Comparison c = compare({40, 41, 42}, {100, 101, 99.5});  // 0.39215 to 0.42662
+  EXPECT_THAT(verdict(c), EndsWith("95 %: 2.34 to 2.55 times)"));
+  c.told = Told::less;
+  EXPECT_THAT(verdict(c), EndsWith("95 %: 57.3 to 60.8 %)"));
+  c.told = Told::share;
+  EXPECT_THAT(verdict(c), EndsWith("95 %: 39.2 to 42.7 %)"));
 }
 
 TEST(Comparison, IndependentRunsHaveAnIntervalToo) {

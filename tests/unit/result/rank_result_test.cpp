@@ -21,6 +21,7 @@ RankResult example() {
   result.samples[0].warmup = true;
   result.samples[0][q.step_ms] = 0.1;
   result.samples[0][q.loss] = 1.0 / 3.0;
+  result.samples[0][q.communication_ms] = -std::numeric_limits<double>::infinity();
   Sample& sample = result.samples[1];
   sample.step = 1;
   sample[q.step_ms] = 12.345678901234567;
@@ -63,6 +64,8 @@ RankResult example() {
   result.cores = {0, 2};
   result.threads = 2;
   result.backend = "shm (asked for)";
+  result.gflops_before = 90;
+  result.gflops_after = 80;
   result.first_step_done_s = 1.25;
   result.device = {{"cuda:0", "a GPU"}, {"nccl", "2.28.9"}};
   result.topology = "<system version=\"1\"/>";
@@ -162,6 +165,8 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(after.backend, "shm (asked for)");
   EXPECT_EQ(after.cores, (std::vector<int>{0, 2}));
   EXPECT_EQ(after.threads, 2);
+  EXPECT_EQ(after.gflops_before, 90);
+  EXPECT_EQ(after.gflops_after, 80);
   EXPECT_EQ(after.first_step_done_s, 1.25);
 }
 
