@@ -99,6 +99,8 @@ TEST(EarlierRows, ADamagedRowIsSaidAndLeftOut) {
       {R"({"op": "replace", "path": "/work", "value": 7})", "work is no mapping"},
       {R"({"op": "replace", "path": "/ranks/0/samples/step_ms/1", "value": -1})",
        "step_ms is -1 in step 1 of rank 0"},
+      {R"({"op": "replace", "path": "/ranks/1/samples/step_ms/3", "value": 0})",
+       "step_ms is 0 in step 3 of rank 1"},
       {R"({"op": "replace", "path": "/ranks/0/samples/forward_ms/1", "value": "inf"})",
        "forward_ms is inf in step 1"},
       {R"({"op": "replace", "path": "/ranks/1/samples/bytes/3", "value": -8})",

@@ -60,16 +60,19 @@ TEST(MemoryTable, HasTheCategoriesAtThePeakAndWhatABlockSaves) {
 TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
   Row row = known_row("strategy=a");
   for (RankResult& rank : row.ranks) {
-    rank.memory_phases = {{"forward", {.peak_allocated_bytes = 20'200'000}},
+    rank.memory_phases = {{"setup", {.peak_allocated_bytes = 600'000}},
+                          {"forward", {.peak_allocated_bytes = 20'200'000}},
                           {"backward", {.peak_allocated_bytes = 30'000'000}}};
   }
-  row.predicted = Account{.ranks = 2, .phases = {{"forward", {}}, {"backward", {}}}};
-  row.predicted->phases[0].at_peak[MemoryCategory::saved] = 20'000'000;
-  row.predicted->phases[1].at_peak[MemoryCategory::parameters] = 25'000'000;
+  row.predicted = Account{.ranks = 2, .phases = {{"setup", {}}, {"forward", {}}, {"backward", {}}}};
+  row.predicted->phases[0].at_peak[MemoryCategory::parameters] = 300'000;
+  row.predicted->phases[1].at_peak[MemoryCategory::saved] = 20'000'000;
+  row.predicted->phases[2].at_peak[MemoryCategory::parameters] = 25'000'000;
   EXPECT_EQ(row_from_json(row_json(row)).predicted, row.predicted);
   const auto lines = lines_of(memory_table(TableLines({row})).markdown());
   EXPECT_THAT(lines[0], HasSubstr("| peak MB | predicted MB | difference |"));
-  EXPECT_EQ(lines[2], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
+  EXPECT_EQ(lines[2], "| a | setup | 0.00 | 0.60 | 0.30 | +100.0 % |  |") << "nobody's concern";
+  EXPECT_EQ(lines[3], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
   EXPECT_THAT(
       memory_remarks(TableLines({row})),
       ElementsAre(HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as")));
@@ -92,6 +95,7 @@ TEST(MemoryTable, HasThePredictionBesideEachCategory) {
                               .categories = {{"parameters", 4'000'000}, {"moments", 6'000'000}},
                               .resident_bytes = 10'000'000};
   row.predicted = Account{.phases = {{"setup", {}}, {"forward", {}}}};
+  row.predicted->phases[0].at_peak[MemoryCategory::parameters] = 20'000'000;  // of no step
   row.predicted->phases[1].at_peak[MemoryCategory::parameters] = 4'000'000;
   row.predicted->phases[1].at_peak[MemoryCategory::moments] = 8'000'000;
   const std::vector<Row> rows = {row};

@@ -46,6 +46,18 @@ TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   EXPECT_DOUBLE_EQ(s.figure(q.collectives).value.value(), 3);
 }
 
+TEST(ReportStatistics, OneLongStepMovesMeansAndNoMedian) {
+  Row row = known_row("a=1");
+  const Training& q = training();
+  for (RankResult& rank : row.ranks) {
+    rank.samples[3][q.step_ms] = 300;
+    rank.samples[3][q.bytes] = 10'000'000;
+  }
+  const RunStatistics s(row);
+  EXPECT_DOUBLE_EQ(s.figure(q.step_ms).value.value(), 22);
+  EXPECT_DOUBLE_EQ(s.figure(q.bytes).value.value(), 5'000'000);
+}
+
 TEST(ReportStatistics, WhatHasNoValueIsNullAndNotZero) {
   const Row row = known_row("a=1");
   const nlohmann::json none = row_json(row)["statistics"]["host_ms"];
@@ -59,6 +71,7 @@ TEST(ReportStatistics, WhatHasNoValueIsNullAndNotZero) {
   const nlohmann::json one = row_json(short_row)["statistics"]["step_ms"];
   EXPECT_EQ(one["median"], 12);
   EXPECT_TRUE(one["std"].is_null() && one["ci95"].is_null()) << "one step has no spread";
+  EXPECT_THAT(cells_below("step ms", {short_row}), ElementsAre("12.0"));
 }
 
 TEST(ReportTable, NothingReadsAsZeroOrAsAllThatIsNot) {
@@ -89,6 +102,12 @@ TEST(ReportStatistics, RefusesRanksWithOtherSteps) {
   Row row = known_row("a=1");
   row.ranks[1].samples.pop_back();
   EXPECT_THROW(RunStatistics{row}, std::invalid_argument);
+  row = known_row("a=1");
+  row.ranks[1].samples[1].warmup = true;
+  EXPECT_THROW(RunStatistics{row}, std::invalid_argument);
+  row = known_row("a=1");
+  for (RankResult& rank : row.ranks) rank.samples.resize(1, rank.samples[0]);
+  EXPECT_THROW(RunStatistics{row}, std::invalid_argument) << "warm-up alone";
   row.ranks.clear();
   EXPECT_THROW(RunStatistics{row}, std::invalid_argument);
 }
@@ -102,6 +121,8 @@ TEST(Proof, TheStrictestRankCounts) {
   const Proof proof = summarize_proof(row);
   EXPECT_EQ(proof.status, CheckStatus::failed);
   EXPECT_EQ(proof.checks[1].detail, "rank 1: hash differs");
+  row.ranks[0].checks[1] = row.ranks[1].checks[1];
+  EXPECT_EQ(summarize_proof(row).checks[1].detail, "hash differs") << "all ranks say so";
   EXPECT_EQ(summarize_proof(ddprun::Run()).status, CheckStatus::unchecked);
 }
 
@@ -293,6 +314,35 @@ TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
   EXPECT_EQ(row_json(row)["statistics"]["skipped"], 2);
   EXPECT_EQ(RunStatistics(row)[training().step_ms].steps.count, 3) << "their times count";
   EXPECT_THAT(line_texts({row}), Contains(HasSubstr("2 of 4 steps")));
+  Row again = row;
+  again.repetition = 2;
+  for (RankResult& rank : again.ranks) rank.samples[0][training().loss] += 1;
+  EXPECT_THAT(summary_csv(TableLines({row, again})), HasSubstr("1,a,all,skipped,,4,"))
+      << "of both runs";
+  EXPECT_THAT(cells_below("loss", {row, again}), ElementsAre("6.000 → 2.500"));
+}
+
+TEST(Report, WhatIsLessThanProvedOrNotAsAskedForIsSaid) {
+  std::vector<Row> rows = {known_row("a=1"), known_row("a=2")};
+  for (RankResult& rank : rows[1].ranks) rank.checks[0].status = CheckStatus::declared;
+  rows[1].ranks[1].fell_back = true;
+  rows[1].ranks[1].backend = "gloo";
+  EXPECT_THAT(line_texts(rows), AllOf(Contains(StartsWith("proved in 1 of 2 rows: ")),
+                                      Contains("as declared, which is less than proved: 2: equal"),
+                                      Contains("FELL BACK: 2: gloo")));
+}
+
+TEST(Report, RunsOfARowAreOneLineAndTheirNumberIsSaid) {
+  std::vector<Row> runs = runs_of("a=1", {10, 11, 12});
+  EXPECT_THAT(line_texts(runs),
+              Contains(HasSubstr("up to 3 runs of each row, which took turns (")));
+  runs[1].occasion.time = "later";
+  runs[2].ranks.clear();
+  EXPECT_THAT(line_texts(runs), Contains(HasSubstr("means over up to 3 runs of each row (")));
+  const auto line = table_json(TableLines(runs)).at(0);
+  EXPECT_EQ(line["runs"], 3);
+  EXPECT_EQ(line["measured"], 2);
+  EXPECT_NEAR(line["std"]["step_ms"].get<double>(), std::sqrt(0.5), 1e-12);
 }
 
 TEST(Report, EmulatedRowsShowNoTimes) {
@@ -318,6 +368,7 @@ TEST(Report, EmulatedRowsShowNoTimes) {
   }
   for (Row& row : rows) row.baseline = rows[0].fingerprint;
   EXPECT_THAT(markdown_of(rows), Not(HasSubstr("speed-up"))) << "it has no time";
+  EXPECT_THAT(line_texts(rows), Each(Not(HasSubstr("speed-up"))));
   EXPECT_THAT(line_texts(rows), Contains(AllOf(HasSubstr("emulated: world.size=2: "),
                                                HasSubstr("times"), HasSubstr("withheld"))));
   EXPECT_THAT(line_texts({known_row("a=1")}), Not(Contains(HasSubstr("emulated"))));

@@ -71,5 +71,12 @@ TEST(RowNames, FilesOfOneNameAreToldApart) {
               ElementsAre("known (a/known.yaml)", "known (b/known.yaml)", "other"));
 }
 
+TEST(RowNames, KeysAreTitlesOnlyIfAllRowsHaveTheSame) {
+  EXPECT_EQ(row_names({known_row("a=1"), known_row("a=2")}).title, "a");
+  const RowNames names = row_names({known_row("a=1"), known_row("b=2")});
+  EXPECT_EQ(names.title, "experiment");
+  EXPECT_THAT(names.names, ElementsAre("a=1", "b=2"));
+}
+
 }  // namespace
 }  // namespace ddprun::test

@@ -29,8 +29,10 @@ TEST(RunLoad, IsWhatTheRanksOfAHostDidNotTake) {
   EXPECT_EQ(load.after_gflops, 80);
   row.ranks[1].load.cores = row.ranks[0].load.cores = {{0, 10, 0}, {1, 9, 0}};
   EXPECT_NEAR(load_of(row).others.value(), 0.2, 1e-12) << "ranks that share their cores";
-  row.ranks[1].host = "other";
-  EXPECT_NEAR(load_of(row).others.value(), 1.1, 1e-12) << "the busiest host";
+  for (const char* const name : {"after", "two"}) {
+    row.ranks[1].host = name;
+    EXPECT_NEAR(load_of(row).others.value(), 1.1, 1e-12) << "the busiest host, not the last";
+  }
 }
 
 TEST(RunLoad, WhatARankLostIsOfItsOwnCores) {
@@ -81,8 +83,8 @@ TEST(RunLoad, WhatIsNotSeenIsNotZero) {
 
 TEST(RunLoad, ABusyMachineIsSaidBelowTheTable) {
   EXPECT_THAT(
-      line_texts({loaded_row("a=1", 10), loaded_row("a=2", 8.6), loaded_row("a=3", 8.9)}),
-      AllOf(Contains(EndsWith("BUSY: another program took 30 % of a core while 1 ran, 8 % while 3 "
+      line_texts({loaded_row("a=1", 8.9), loaded_row("a=2", 8.6), loaded_row("a=3", 10)}),
+      AllOf(Contains(EndsWith("BUSY: another program took 30 % of a core while 3 ran, 8 % while 1 "
                               "ran")),
             Each(Not(HasSubstr("another machine")))))
       << "2 % is what the kernel itself takes";
@@ -109,6 +111,9 @@ TEST(RunLoad, AQuotaThatHeldRanksBackIsSaidAndHasAColumn) {
 TEST(RunLoad, StandsInItsColumns) {
   EXPECT_THAT(markdown_of({loaded_row("a=1", 10, 0.5)}),
               AllOf(HasSubstr("| others | machine GFLOP/s |"), HasSubstr("| 40 % | 80 |")));
+  Row faster = loaded_row("a=1");
+  for (RankResult& rank : faster.ranks) rank.gflops_after = 200;
+  EXPECT_THAT(markdown_of({faster}), HasSubstr("| 30 % | 89 |")) << "the slower of both";
 }
 
 }  // namespace
