@@ -65,9 +65,10 @@ TEST(LockstepReport, TheCoarserFormatCounts) {
 }
 
 TEST(LockstepReport, WhatIsNoNumberParts) {
-  const json judged = judge_lockstep(
-      found({difference("backward", "w", nullptr), difference("backward", "x", 9000)}), lead(),
-      1e9);
+  const json judged =
+      judge_lockstep(found({difference("backward", "v", 9), difference("backward", "w", nullptr),
+                            difference("backward", "x", 9000)}),
+                     lead(), 1e9);
   EXPECT_FALSE(judged.at("passed"));
   EXPECT_THAT(text(judged), HasSubstr("the gradient of w differs by no number of float32"));
   EXPECT_EQ(judged.at("phases").at("backward").at("largest").at("tensor"), "w");

@@ -46,6 +46,8 @@ TEST(ResultComparison, HoldsEachRowAgainstTheThreshold) {
   EXPECT_EQ(compare_results(first, second, 0.20).held(), Held::yes);
   EXPECT_EQ(compare_results(first, second).held(of.rows[0]), Held::untold) << "no threshold";
   EXPECT_THAT(comparison_text(of, false, 0), HasSubstr("slower by more than 3 %: x"));
+  EXPECT_THAT(comparison_text(of, true, 0),
+              HasSubstr("| 22.00 | 24.20 | takes 10.0 % longer than the first (p < 0.001;"));
 }
 
 // 3.9 % with this noise: beyond 3 % at 95 % for one row, and not if it is one of thirty.
@@ -73,9 +75,14 @@ TEST(ResultComparison, WhatNobodyCanSayDoesNotPass) {
   const ResultComparison wild = held({runs("x", kQuiet), runs("y", {0.2, 1, 1.8, 9})});
   EXPECT_EQ(wild.held(), Held::untold);
   EXPECT_THAT(comparison_text(wild, false, 0), HasSubstr("y: its runs differ too much"));
+  EXPECT_THAT(comparison_text(wild, true, 0), HasSubstr("| 22.00 | 66.00 |")) << "means";
   const ResultComparison lacking = held({runs("x", kQuiet)});
   EXPECT_EQ(lacking.held(), Held::untold);
   EXPECT_THAT(comparison_text(lacking, false, 0), HasSubstr("y: the second result lacks it"));
+  std::vector<Row> emulated = runs("y", kQuiet);
+  emulated[4].emulated = true;
+  EXPECT_THAT(held({runs("x", kQuiet), emulated}).rows[1].reason,
+              HasSubstr("the second one is not ok (its ranks shared a GPU)"));
   std::vector<Row> failed = runs("y", kQuiet);
   failed[2].status = RowStatus::failed;
   failed[2].reason = "rank 1 was killed";
@@ -87,10 +94,11 @@ TEST(ResultComparison, WhatNobodyCanSayDoesNotPass) {
 }
 
 TEST(ResultComparison, MarkdownIsNoMarkupOfItsOwn) {
-  StoredResult first = result("a", {runs("x|y", kQuiet)});
-  StoredResult second = result("b", {runs("x|y", kQuiet)});
+  StoredResult first = result("a", {runs("x|y", kQuiet), runs("z", kQuiet)});
+  StoredResult second = result("b", {runs("x|y", kQuiet), runs("z", kQuiet)});
   for (Row& row : first.rows) row.conditions = {{"environment", {{"A", "`</details>`"}}}};
   for (Row& row : second.rows) row.conditions = {{"environment", {{"A", "2"}}}};
+  EXPECT_EQ(compare_results(first, second).conditions.size(), 1U) << "said once";
   EXPECT_THAT(comparison_text(compare_results(first, second), true, 0),
               AllOf(HasSubstr("<details open><summary>What differs"), HasSubstr("`'</details>'`"),
                     HasSubstr("x\\|y")));
