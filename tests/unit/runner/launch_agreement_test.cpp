@@ -60,6 +60,13 @@ TEST(ComparePlans, RanksRunTheirRowsEquallyOften) {
   thrice.report.repeats = 3;
   EXPECT_THAT(compare_plans({plan_text("run", {once}), plan_text("run", {thrice})}).got,
               HasSubstr("report.repeats = 1 on rank 0; 3 on rank 1"));
+  PlannedFile alone;
+  alone.report.aa = false;
+  for (PlannedFile* file : {&once, &alone}) file->name = "second";
+  thrice.name = "first";
+  EXPECT_THAT(
+      compare_plans({plan_text("run", {thrice, once}), plan_text("run", {thrice, alone})}).got,
+      HasSubstr("second: report.aa = true on rank 0; false on rank 1"));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
-// Which files a folder stands for.
+// Which files a folder stands for, and how often the rows of a file run.
 #include "runner/launch/plan.h"
 
 #include <sys/stat.h>
 
+#include <tuple>
+
+#include "ddprun/base/ranges.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {
@@ -56,6 +59,46 @@ TEST(CollectFiles, AFolderWithoutExperimentsIsRefused) {
   TemporaryFolder folder("a/b.txt", "x");
   const std::string error = error_of<ConfigError>([&] { collect_files({folder.path().string()}); });
   EXPECT_THAT(error, HasSubstr("the folder holds no YAML file"));
+}
+
+/// Two rows, of which the first is the base of both.
+PlannedFile file_of(std::int64_t repeats) {
+  PlannedFile plan;
+  plan.runs.resize(2);
+  plan.runs[0].fingerprint = "a";
+  plan.runs[1].fingerprint = "b";
+  for (PlannedRun& run : plan.runs) run.baseline = "a";
+  plan.report.repeats = repeats;
+  return plan;
+}
+
+TEST(Turns, ABaseRunsTwiceInARoundWhereRunsAreTested) {
+  const auto turns = [](const PlannedFile& plan) {
+    return mapped(turns_of(plan), [&plan](const PlannedTurn& turn) {
+      const auto& [run, repetition, round, last] = turn;
+      return std::tuple(run - plan.runs.data(), repetition, round, last);
+    });
+  };
+  PlannedFile plan = file_of(3);
+  EXPECT_THAT(turns(plan), ElementsAre(std::tuple(0, 1, 1, false), std::tuple(0, 2, 1, true),
+                                       std::tuple(0, 3, 2, false), std::tuple(0, 4, 2, true),
+                                       std::tuple(0, 5, 3, false), std::tuple(0, 6, 3, true),
+                                       std::tuple(1, 1, 1, false), std::tuple(1, 2, 2, false),
+                                       std::tuple(1, 3, 3, false)));
+  plan.report.aa = false;
+  EXPECT_EQ(turns(plan).size(), 6U);
+  EXPECT_EQ(turns(file_of(2)).size(), 4U) << "two are not tested";
+  plan = file_of(3);
+  plan.runs.pop_back();
+  EXPECT_EQ(turns(plan).size(), 3U) << "the base of itself alone";
+}
+
+TEST(Obstacles, AreSaidOnce) {
+  PlannedFile plan = file_of(1);
+  for (PlannedRun& run : plan.runs) run.not_here = "no GPU";
+  EXPECT_EQ(obstacles(plan), "no GPU");
+  plan.runs[1].not_here = "no MPI";
+  EXPECT_EQ(obstacles(plan), "no GPU\nno MPI");
 }
 
 }  // namespace

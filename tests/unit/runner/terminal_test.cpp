@@ -1,14 +1,17 @@
-// Lines and widths of what a terminal shows.
+// Lines and widths of what a terminal shows, and how long a run still takes.
 #include "runner/report/terminal.h"
 
-#include <gtest/gtest.h>
 #include <pty.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "ddprun/base/text.h"
+#include "runner/launch/progress.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -54,6 +57,29 @@ TEST(Terminal, WidthOfText) {
   EXPECT_EQ(with_thousands(1234567), "1,234,567");
   EXPECT_EQ(with_thousands(-1000), "-1,000");
   EXPECT_EQ(with_thousands(999), "999");
+}
+
+/// What a bar says when step 10 and, 0.4 s later, step 11 are done.
+std::string progress_of(std::int64_t steps) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const stream = open_memstream(&text, &size);
+  {
+    ProgressDisplay display(stream, ProgressDisplay::Mode::bar, 120);
+    display.begin_run(1, 2, "flat", 2);
+    display.update({10, steps, "loss 5.0"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    display.update({11, steps, "loss 4.0"});
+  }
+  std::fclose(stream);
+  std::string out(text, size);
+  std::free(text);
+  return out;
+}
+
+TEST(ProgressDisplay, SaysHowLongTheStepsThatAreLeftTake) {
+  EXPECT_THAT(progress_of(13), ContainsRegex("flat  .* 11/13  loss 4\\.0  [12] s left"));
+  EXPECT_THAT(progress_of(30'011), ContainsRegex("  [3-9] h [1-5]?[0-9] min left"));
 }
 
 }  // namespace
