@@ -210,12 +210,23 @@ TEST(Collectives, BusBandwidthHasTheFactorsOfNcclTests) {
 }
 
 TEST(Collectives, TheTimeIsThatOfTheSlowestRank) {
-  const auto run = run_of("all_reduce", 4e6, 1000);
-  const RunStatistics statistics(run);
-  EXPECT_EQ(statistics.figure(collectives().time_us).value, 1000);
-  EXPECT_EQ(statistics.figure(collectives().p99_us).value, 1000);
-  EXPECT_EQ(statistics.figure(collectives().samples).value, 3);
-  EXPECT_EQ(statistics.figure(collectives().algbw_gb_per_s).value, 4);
+  auto run = run_of("all_reduce", 4e6, 1000);
+  run.ranks[3].samples[2][collectives().time_us] = 1400;
+  const auto figure = [&run](const Quantity& of) { return RunStatistics(run).figure(of).value; };
+  EXPECT_EQ(figure(collectives().time_us), 1000);
+  EXPECT_NEAR(figure(collectives().mean_us).value(), 3400.0 / 3, 1e-9);
+  EXPECT_NEAR(figure(collectives().p99_us).value(), 1392, 1e-9) << "position 1.98";
+  EXPECT_EQ(figure(collectives().samples), 3);
+  EXPECT_EQ(figure(collectives().algbw_gb_per_s), 4);
+}
+
+TEST(Collectives, WhatIsWrongIsThatOfAllRanksAndOfTheWarmUpToo) {
+  auto run = run_of("all_reduce", 4e6, 1000);
+  for (RankResult& rank : run.ranks) {
+    rank.samples[0].warmup = true;
+    for (const int index : {0, 2}) rank.samples[index][collectives().wrong] = rank.rank;
+  }
+  EXPECT_EQ(RunStatistics(run).figure(collectives().wrong).value, 2 * (1 + 2 + 3));
 }
 
 std::vector<Finding> findings_of(const std::vector<ddprun::Run>& all) {
