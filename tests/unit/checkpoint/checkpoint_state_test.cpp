@@ -3,9 +3,13 @@
 
 #include <exception>
 #include <filesystem>
+#include <iomanip>
 #include <set>
+#include <sstream>
 #include <string>
 
+#include "ddprun/base/hash.h"
+#include "ddprun/base/json.h"
 #include "ddprun/checkpoint/checkpoint_folder.h"
 #include "support/ddprun_command.h"
 
@@ -56,6 +60,23 @@ TEST(CheckpointState, AnyOtherByteIsRefused) {
   }
 }
 
+TEST(CheckpointState, OfAnotherFormatOrWithoutASenseIsRefused) {
+  for (const auto number :
+       {&CheckpointState::step, &CheckpointState::updates, &CheckpointState::ranks}) {
+    CheckpointState state = some_state();
+    state.*number = -1;
+    EXPECT_ANY_THROW(state_from_text(to_json_text(state)));
+  }
+  nlohmann::json later = parse_json(to_json_text(some_state()));
+  later["format"] = 2;
+  later.erase("hash");
+  std::ostringstream hash;
+  hash << std::hex << std::setw(16) << std::setfill('0') << hash64(json_text(later));
+  later["hash"] = hash.str();
+  EXPECT_THAT(test::error_of<std::runtime_error>([&] { state_from_text(json_text(later)); }),
+              HasSubstr("format 2"));
+}
+
 TEST(CheckpointState, NamesSortByStep) {
   EXPECT_EQ(checkpoint_name(200), "step-00000200");
   EXPECT_EQ(checkpoint_step("step-00000200"), 200);
@@ -72,6 +93,7 @@ TEST(CheckpointState, TheLatestIsWhatTheFileNames) {
   folder.write("step-00000002/state.json", to_json_text(some_state()));
   EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000002") << "the first one";
   folder.write("step-00000004/state.json", to_json_text(some_state()));
+  folder.write("step-00000005/model.safetensors", "without a state");
   EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000004");
   folder.write("latest", "step-00000002\n");
   EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000002");
@@ -103,8 +125,10 @@ TEST(CheckpointFolder, WhatStandsAtASavesPlaceGoesIfItIsTheSameOrGetsAnotherName
     }
     return names;
   };
-  std::set<std::string> expected = {".lock", "latest", "step-00000004", "step-00000005",
-                                    "step-00000006"};
+  folder.write(".step-00000003.unfinished/state.json", "");
+  folder.write(".notes.unfinished/of_somebody_else", "");
+  std::set<std::string> expected = {".lock",         "latest",        ".notes.unfinished",
+                                    "step-00000004", "step-00000005", "step-00000006"};
   {
     CheckpointFolder into(folder.path());
     for (std::int64_t step = 4; step < 7; ++step) save(into, step, 1);

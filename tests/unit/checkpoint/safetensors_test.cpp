@@ -129,8 +129,16 @@ TEST(Safetensors, ReadsWhatItsWriterWrites) {
   }
   EXPECT_TRUE(std::signbit(file.read("scalar").item<float>()));
   EXPECT_TRUE(at::equal(file.read(specs[8].name, 2, 3), at::arange(2, 5).to(at::kFloat)));
+  const at::Tensor wide = at::empty({3}, at::kDouble), apart = at::empty({3, 2}).select(1, 0);
+  for (const at::Tensor& each : {wide, apart}) {
+    file.read_to(specs[8].name, 2, each);
+    EXPECT_TRUE(at::equal(each.to(at::kFloat), at::arange(2, 5).to(at::kFloat)));
+  }
   EXPECT_THAT(test::error_of([&] { file.read("scalar", 0, 2); }), HasSubstr("[0, 2)"));
   EXPECT_THAT(test::error_of([&] { file.read("scalar", -1, 1); }), HasSubstr("[-1, 0)"));
+  std::filesystem::resize_file(path, layout.bytes() - 1);
+  EXPECT_THAT(test::error_of([&] { file.read(file.tensors().back().name); }),
+              HasSubstr("fewer bytes than when it was opened"));
 }
 
 }  // namespace

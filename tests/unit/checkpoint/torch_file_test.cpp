@@ -67,11 +67,11 @@ std::string pickled(const std::string& value) { return "\x80\x02" + value + ".";
 class TorchFileTest : public testing::Test {
  protected:
   /// A file with that pickle, and a storage "0" of 0, 1, ..., 5 in float32.
-  std::string file_of(const std::string& pickle) {
+  std::string file_of(const std::string& pickle, const std::string& byte_order = "little") {
     std::filesystem::remove(path_);
     caffe2::serialize::PyTorchStreamWriter writer(path_);
     writer.writeRecord("data.pkl", pickle.data(), pickle.size());
-    writer.writeRecord("byteorder", "little", 6);
+    writer.writeRecord("byteorder", byte_order.data(), byte_order.size());
     const std::array<float, 6> values = {0, 1, 2, 3, 4, 5};
     writer.writeRecord("data/0", values.data(), sizeof values);
     writer.writeEndOfFile();
@@ -102,8 +102,20 @@ TEST_F(TorchFileTest, HasTheTensorsOfAStateDict) {
   EXPECT_EQ(file.find("steps"), nullptr);
 }
 
+TEST_F(TorchFileTest, HasTheDtypeOfTheStorage) {
+  for (const auto& [storage, dtype] :
+       {std::pair("DoubleStorage", at::kDouble), std::pair("FloatStorage", at::kFloat),
+        std::pair("HalfStorage", at::kHalf), std::pair("BFloat16Storage", at::kBFloat16),
+        std::pair("LongStorage", at::kLong), std::pair("IntStorage", at::kInt),
+        std::pair("ShortStorage", at::kShort), std::pair("CharStorage", at::kChar),
+        std::pair("ByteStorage", at::kByte), std::pair("BoolStorage", at::kBool)}) {
+    const SavedTensor saved = {.sizes = {2}, .strides = {1}, .storage = storage};
+    EXPECT_EQ(TorchFile(file_of(pickled(dict({{"w", tensor(saved)}})))).read("w").dtype(), dtype);
+  }
+}
+
 TEST_F(TorchFileTest, FindsTheModelAmongWhatATrainingLoopSaves) {
-  const std::string model = ordered({{"_orig_mod.module.w", tensor({})}});
+  const std::string model = ordered({{"module._orig_mod.module.w", tensor({})}});
   const std::string moments = dict({{"state", dict({{"m", tensor({})}})}});
   for (const char* key : {"model", "model_state_dict", "state_dict"}) {
     const TorchFile file(
@@ -145,6 +157,9 @@ TEST_F(TorchFileTest, RefusesWhatIsNoStateDict) {
   EXPECT_THAT(refusal("\x93"), HasSubstr("code 0x93"));
   EXPECT_THAT(refusal("\x80\x04}"), HasSubstr("a later protocol"));
   EXPECT_THAT(refusal(std::string("X\xff\xff\xff\x7f", 5)), HasSubstr("ends too early"));
+  file_of(pickled(dict({{"w", tensor({})}})), "big");
+  EXPECT_THAT(test::error_of<ConfigError>([&] { const TorchFile file(path_); }),
+              HasSubstr("another byte order"));
   std::ofstream(path_) << "PK and no ZIP";
   EXPECT_THAT(test::error_of<ConfigError>([&] { const TorchFile file(path_); }),
               HasSubstr("not a state dict as torch.save writes it"));
