@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <set>
 
+#include "ddprun/data/text_codec.h"
 #include "ddprun/data/token_sequence.h"
 #include "support/matchers.h"
 #include "support/temporary_folder.h"
@@ -94,6 +95,7 @@ TEST_F(DataTest, RandomTokensCoverTheVocabulary) {
         << token;  // 5 standard deviations
   }
   EXPECT_LT(batch.ids.max().item<int>(), 10);
+  EXPECT_NEAR((batch.targets.select(1, 99) == 0).sum().item<double>(), 10, 15);
   EXPECT_TRUE(at::equal(batch.ids.narrow(1, 1, 99), batch.targets.narrow(1, 0, 99)));
 }
 
@@ -237,11 +239,21 @@ TEST_F(DataTest, ATokenFileThatIsCutIsAnErrorThatNamesIt) {
 TEST_F(DataTest, ATokenFileThatIsWrittenToIsAnError) {
   const std::string path = write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, 5});
   const auto data = open_data(tokens({path}), 8, 4, 0);
-  write_numbers<std::uint16_t>("a.bin", {9, 9, 9, 9, 9});
+  write_numbers<std::uint16_t>("a.bin", {8, 8, 8, 8, 8});
   EXPECT_THAT(test::error_text_of([&] { data->batch(0, 0, 1); }).got,
               HasSubstr("not in the vocabulary"));
   fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::seconds(9));
   EXPECT_EQ(test::error_text_of([&] { data->check_unchanged(); }).got, "it was written to");
+}
+
+TEST_F(DataTest, ATokenFileIsCheckedAgainForAnotherType) {
+  const std::string path = write_numbers<std::uint16_t>("a.bin", std::vector<std::uint16_t>(20, 7));
+  EXPECT_EQ(open_data(tokens({path}), 8, 4, 0)->tokens(), 20);
+  EXPECT_EQ(refusal(tokens({path}, TokenType::uint32), 8).what, "a token is not in the vocabulary");
+}
+
+TEST_F(DataTest, ATokenThatIsNoByteIsNoText) {
+  EXPECT_EQ(TextCodec({.source = DataKind::text}).decode({'h', 'i', 255, 256, 300}), "hi\xff??");
 }
 
 TEST_F(DataTest, EachTokenFileOfSeveralStaysAsItIs) {

@@ -20,7 +20,8 @@ TEST(Mixture, SharesHoldWithinOneSampleAfterAnyNumberOfThem) {
                                              {0.7, 0.3},
                                              {5, 3, 2},
                                              {0.9, 0.06, 0.04},
-                                             {1, 1, 1, 1, 1}}) {
+                                             {1, 1, 1, 1, 1},
+                                             {250.9, 250.9, 249.1, 249.1}}) {
     const Mixture mixture(weights);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     std::vector<std::int64_t> dealt(weights.size());
@@ -72,6 +73,7 @@ class MixedFiles : public testing::Test {
 TEST_F(MixedFiles, HaveTheirSharesOnAnyNumberOfRanksAndInEachOrder) {
   for (const DataOrder order : {DataOrder::random, DataOrder::shuffled, DataOrder::sequential}) {
     const auto data = open_data(config(order), 256, 8, 1, /*global_batch=*/8);
+    EXPECT_EQ(data->tokens(), 890);
     std::map<char, int> count;
     for (std::int64_t step = 0; step < 50; ++step) {
       const Batch whole = data->batch(step, 0, 8), part = data->batch(step, 3, 2);
