@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/matchers.h"
+#include "support/matches.h"
 
 namespace ddprun::memory_files_test {
 namespace {
@@ -32,9 +33,9 @@ MemoryAccount account_of(int blocks) {
     recorded.events.push_back({time_ns, number, true});
     recorded.events.push_back({time_ns + 1, number, false});
   };
-  for (int i = 0; i < blocks; ++i) add(1'000'000 * (1 + i % 5), "w2");
   add(100, "norm");
   add(9'000'000, "a,<b>");
+  for (int i = 0; i < blocks; ++i) add(1'000'000 * (1 + i % 5), "w2");
   const auto events = static_cast<int>(recorded.events.size());
   recorded.spans = {{.phase = Phase::step, .end_ns = 1'000'000, .end_event = events},
                     {.phase = Phase::forward, .end_ns = 1'000'000, .end_event = events}};
@@ -56,6 +57,11 @@ TEST(MemoryPicture, StaysSmallHoweverManyEventsThereAre) {
   EXPECT_LT(many.size(), 100'000u);
   EXPECT_LT(many.size(), few.size() * 2);
   EXPECT_THAT(many, HasSubstr("peak 17.00 MB")) << "though it lasts a billionth of a second";
+  double highest = 1e9;  // of the corners of the areas, downwards
+  for (const std::string& y : test::groups_of(many, ",([0-9.]+) ")) {
+    highest = std::min(highest, std::stod(y));
+  }
+  EXPECT_NEAR(highest, std::stod(test::groups_of(many, "<circle [^>]*cy=\"([0-9.]+)\"")[0]), 0.1);
 }
 
 TEST(MemoryFiles, ListTheLargestBlocksAndOneOfEachOperation) {
