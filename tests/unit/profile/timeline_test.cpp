@@ -15,7 +15,7 @@ constexpr std::int64_t kMs = 1'000'000;
 CollectiveRecord collective(const char* label, std::int64_t start_ms, std::int64_t end_ms) {
   return {.kind = CollectiveKind::all_reduce,
           .bytes = 64,
-          .ranks = 2,
+          .ranks = 4,
           .label = label,
           .enqueue_ns = start_ms * kMs - 500,
           .start_ns = start_ms * kMs,
@@ -97,7 +97,7 @@ TEST(Timeline, HasPhasesUnitsWaitsAndCollectivesInLanes) {
     return event["name"] == "all_reduce: first";
   });
   EXPECT_EQ((*first)["args"],
-            json::parse(R"({"bytes": 64, "busbw, GB/s": 3.2e-5, "asked for at, us": 2999.5})"));
+            json::parse(R"({"bytes": 64, "busbw, GB/s": 4.8e-5, "asked for at, us": 2999.5})"));
 }
 
 TEST(Timeline, HasEachRankOfEachRowAsAProcessAndAllItsSteps) {
@@ -117,9 +117,10 @@ TEST(Timeline, HasEachRankOfEachRowAsAProcessAndAllItsSteps) {
 }
 
 TEST(TimelinePicture, HasBarsWhereTheCollectivesAre) {
-  const std::string svg =
-      picture_of({row_with("naive", {step_with({collective("late", 9, 10)})}),
-                  row_with("overlap", {step_with({collective("early", 4, 8)})})});
+  StepTimeline overlap = step_with({collective("early", 4, 8)});
+  overlap.collectives[0].bytes = 2'500'000;
+  const std::string svg = picture_of({row_with("naive", {step_with({collective("late", 9, 10)})}),
+                                      row_with("overlap", {overlap})});
   // 820 pixels from 106 on are 10 ms.
   EXPECT_THAT(test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>backward, 6.0 ms"),
               ElementsAre("270", "270"));
@@ -127,7 +128,7 @@ TEST(TimelinePicture, HasBarsWhereTheCollectivesAre) {
       test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: late, 64 B, 1.0 ms"),
       ElementsAre("762"));
   EXPECT_THAT(
-      test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: early, 64 B, 4.0 ms"),
+      test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]*><title>all_reduce: early, 2.50 MB, 4.0 ms"),
       ElementsAre("352"));
   EXPECT_THAT(
       test::groups_of(svg, "<rect x=\"([0-9.]+)\"[^>]* fill=\"#e15759\"><title>waits 1.0 ms"),
@@ -145,15 +146,16 @@ TEST(TimelinePicture, NamesAPhaseWhereNothingCoversIt) {
 }
 
 TEST(TimelinePicture, SaysTheSameInTheSameOrder) {
-  const std::vector<Row> rows = {
-      row_with("naive", {step_with({collective("late", 9, 10)}), step_with({})})};
+  StepTimeline longer = step_with({collective("late", 9, 10)});
+  longer.phases.back().end_ns += kMs / 10;
+  const std::vector<Row> rows = {row_with("naive", {longer, step_with({})})};
   const std::string svg = picture_of(rows);
   EXPECT_EQ(svg, picture_of(rows));
   std::vector<std::string> words = texts(svg);
   EXPECT_EQ(words.front(), "The last step, rank by rank");
   words.erase(words.begin(), std::find(words.begin(), words.end(), "naive"));
-  EXPECT_THAT(words, ElementsAre("naive", "step 10.0 ms, exposed 1.0 ms",                    //
-                                 "rank 0", "10.0 ms", "forward", "backward", "optimizer",    //
+  EXPECT_THAT(words, ElementsAre("naive", "step 10.1 ms, exposed 1.0 ms",                    //
+                                 "rank 0", "10.1 ms", "forward", "backward", "optimizer",    //
                                  "exposed 1.0 ms", "layers.0", "layers.0", "communication",  //
                                  "1.0 ms", "late, 64 B",                                     //
                                  "rank 1", "10.0 ms", "forward", "backward", "optimizer",    //
@@ -190,7 +192,13 @@ TEST(TimelinePicture, StaysSmallHoweverManyCollectivesThereAre) {
   }
   const std::string svg = picture_of({row_with("a", {step})});
   EXPECT_LT(svg.size(), 100'000U);
-  EXPECT_THAT(svg, HasSubstr(" collectives, "));
+  const auto counts = test::groups_of(svg, "<title>([0-9]+) collectives, ");
+  const auto bytes = test::groups_of(svg, "<title>[0-9]+ collectives, ([0-9]+) B");
+  ASSERT_EQ(counts.size(), bytes.size());
+  EXPECT_GT(counts.size(), 100U);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    EXPECT_EQ(std::stoi(bytes[i]), 4 * std::stoi(counts[i]));
+  }
 }
 
 }  // namespace
