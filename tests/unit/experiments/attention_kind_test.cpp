@@ -103,7 +103,11 @@ TEST(AttentionKind, WhatIsRightIsProvedAndMeasured) {
         EXPECT_NEAR(last[q.time_ms], last[q.forward_ms] + last[q.backward_ms], 1e-6);
         EXPECT_GT(last[q.error], 0);
         EXPECT_LT(last[q.error], error_bounds(type).largest / 2) << "the bound has room";
-        EXPECT_GE(last[q.error], last[q.dk_error]);
+        for (const Quantity* of : {&q.output_error, &q.dq_error, &q.dk_error, &q.dv_error}) {
+          EXPECT_GE(last[q.error], last[*of]) << of->key;
+        }
+        EXPECT_TRUE(result.samples[0].warmup);
+        EXPECT_FALSE(result.samples[1].warmup);
       }
     }
   }
@@ -255,11 +259,14 @@ Run made_up(std::int64_t length, double time_ms, double before_backward_bytes) {
 }
 
 TEST(AttentionKind, FiguresFollowFromTimeAndPeak) {
-  const auto run = made_up(1024, 20, 1e6);
+  auto run = made_up(1024, 20, 1e6);
   const RunStatistics statistics(run);
   EXPECT_DOUBLE_EQ(*statistics.figure(attention_kind().tflops).value, 0.1);
   EXPECT_DOUBLE_EQ(*statistics.figure(attention_kind().peak_share).value, 0.2);
   EXPECT_EQ(attention_kind().facts(run)[0].second, "a, tile 64");
+  EXPECT_EQ(attention_kind().facts(run)[3].second, "1024 x 1024");
+  run.config["attention_call"]["keys"] = 70;
+  EXPECT_EQ(attention_kind().facts(run)[3].second, "1024 x 70");
 }
 
 TEST(AttentionKind, ASentenceSaysHowMemoryGrows) {
@@ -272,6 +279,10 @@ TEST(AttentionKind, ASentenceSaysHowMemoryGrows) {
                                           "from 3 to 48 MB, as length^2.00"));
   EXPECT_DOUBLE_EQ(findings[0].value["power"].get<double>(), 2);
   EXPECT_TRUE(attention_kind().findings({&first, &first}).empty());
+  auto full = made_up(4000, 9, 48e6);
+  full.config["attention_call"]["causal"] = false;
+  const RunStatistics other(full);
+  EXPECT_TRUE(attention_kind().findings({&other, &second}).empty()) << "they are of two lines";
 }
 
 }  // namespace
