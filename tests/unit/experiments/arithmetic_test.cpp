@@ -1,7 +1,10 @@
-// The course's arithmetic against values that were worked out by hand.
+// The course's arithmetic against values that were worked out by hand, and what is said of them.
 #include "ddprun/experiments/arithmetic/mesh.h"
 
-#include <gtest/gtest.h>
+#include "ddprun/experiments/arithmetic/arithmetic_kind.h"
+#include "ddprun/result/finding.h"
+#include "ddprun/result/run_statistics.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -63,6 +66,29 @@ TEST(Arithmetic, TimesAreThoseByHand) {
   EXPECT_NEAR(times.tensor, 126 * 2 * 2 * (20480.0 / 16) * 16384 / 1.8e11, 1e-12);
   EXPECT_EQ(times.overlapped(), times.compute);
   EXPECT_EQ(times.in_turn(), times.compute + times.data + times.tensor);
+}
+
+std::string sentence_of(double compute_ms, double data_ms, double tensor_ms) {
+  const ArithmeticKind& q = arithmetic();
+  Run run;
+  run.kind = &q;
+  Sample& sample = run.ranks.emplace_back().samples.emplace_back(q);
+  sample[q.compute_ms] = compute_ms;
+  sample[q.data_ms] = data_ms;
+  sample[q.tensor_ms] = tensor_ms;
+  sample[q.least_tokens] = 300;
+  sample[q.least_batch] = 19'200;
+  const RunStatistics statistics(run, "a row");
+  return q.findings({&statistics}).at(0).text;
+}
+
+TEST(Arithmetic, TheSentenceNamesTheLongestOfTheThree) {
+  EXPECT_EQ(sentence_of(3, 2, 1),
+            "on paper, a row: bound by computing; 300 tokens a rank, 19200 in all, keep it "
+            "computing");
+  EXPECT_THAT(sentence_of(2, 3, 1), HasSubstr("bound by FSDP's communication"));
+  EXPECT_THAT(sentence_of(2, 1, 3), HasSubstr("bound by TP's communication"));
+  EXPECT_THAT(sentence_of(3, 3, 3), HasSubstr("bound by computing"));
 }
 
 }  // namespace
