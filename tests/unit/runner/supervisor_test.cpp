@@ -307,7 +307,7 @@ TEST(Supervisor, AWaitMayLastAsLongAsItsLimit) {
     const LaunchBoard::Wait waiting;
     sleep_ms(2500);  // and a little more
   };
-  EXPECT_EQ(supervise(2, wait, nullptr, 2).status, Outcome::Status::ok);
+  EXPECT_EQ(supervise(2, {.timeout_s = 2}, wait).status, Outcome::Status::ok);
 }
 
 TEST(Supervisor, OwnWorkMayTakeLongerThanAWait) {
