@@ -33,7 +33,9 @@ std::string pattern_of(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> matching_files(const std::string& path) {
-  if (path.find_first_of(kWildcards) == std::string::npos || std::filesystem::exists(path)) {
+  std::error_code ignored;  // a pattern may be longer than a name may be
+  if (path.find_first_of(kWildcards) == std::string::npos ||
+      std::filesystem::exists(path, ignored)) {
     return {path};
   }
   glob_t found = {};

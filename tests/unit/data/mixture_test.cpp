@@ -123,6 +123,9 @@ TEST_F(MixedFiles, WildcardsMatchInOrderOrAreRefused) {
               HasSubstr("more numbers than shares are counted in"));
   folder_.write("[x].txt", "x");
   EXPECT_THAT(matching_files(path("[x].txt")), ElementsAre(path("[x].txt"))) << "it is there";
+  const std::string long_pattern = path(std::string(300, '['));
+  EXPECT_THAT(test::error_of<ConfigError>([&] { matching_files(long_pattern); }),
+              HasSubstr("no file matches"));
   EXPECT_THAT(test::error_of<ConfigError>([&] { matching_files(path("b/*.txt")); }),
               HasSubstr("no file matches"));
 }
