@@ -193,6 +193,7 @@ std::string in_markdown(std::string text) {
   for (const char* mark : {"|", "*", "<", "`"}) {
     boost::replace_all(text, mark, std::string("\\") + mark);
   }
+  boost::replace_all(text, "\\< ", "< ");  // which begins no tag
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
