@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
+#include "ddprun/base/own_library.h"
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/rank/emulated_ranks.h"
@@ -17,6 +19,9 @@ namespace ddprun::test {
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
+    if (!std::filesystem::exists(own_library_file("cuda"))) {
+      GTEST_SKIP() << "CUDA support is not built";
+    }
     probe_ = probe_device(DeviceKind::cuda);
     if (probe_.count == 0) GTEST_SKIP() << probe_.refusal.what << ": " << probe_.refusal.got;
   }
