@@ -7,9 +7,10 @@
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "ddprun/base/build_id.h"
@@ -30,20 +31,18 @@ class FarFailure {
  public:
   void keep(bool late) {
     const std::lock_guard lock(mutex_);
-    if (words_.empty()) words_ = late ? "NCCL: timed out" : "NCCL: communication error";
-    late_ = late;
+    if (!late_) late_ = late;
   }
   void check() {
     const std::lock_guard lock(mutex_);
-    if (words_.empty()) return;
-    if (late_) throw TimeoutError(cause(words_));
-    throw CommError(cause(words_));
+    if (!late_) return;
+    if (*late_) throw TimeoutError(cause("NCCL: timed out"));
+    throw CommError(cause("NCCL: communication error"));
   }
 
  private:
   std::mutex mutex_;
-  std::string words_;
-  bool late_ = false;
+  std::optional<bool> late_;  // of the first
 };
 
 /// What an argument's collective computes with.
@@ -145,8 +144,7 @@ class FarDevice final : public Device {
       throw Error({.what = "the step cannot be captured",
                    .where = far_device.str(),
                    .got = failure.what(),
-                   .expected = "operators that do not wait for the device",
-                   .hint = ""});
+                   .expected = "operators that do not wait for the device"});
     }
     return graph;
   }
