@@ -71,14 +71,14 @@ TEST_F(CudaGraph, LaunchesRepeatTheWorkAndTellItsTimes) {
 TEST_F(CudaGraph, TrainsToTheSameBits) {
   const CommandResult run = this->run(
       "run",
-      "sweep: {strategy: [naive, overlap, bucketed], execution.mode: [eager, "
+      "sweep: {strategy: [naive, flat, overlap, bucketed], execution.mode: [eager, "
       "cuda_graph]}\n",
       {"train.accumulate=2", "optimizer.clip_norm=0.5", "data={source: text, path: graph.yaml}",
        "train.sample={every: 1, tokens: 3, prompt: a}"});
   ASSERT_EQ(run.status, 0) << run.err;
   const json result = result_of(folder_, "graph");
   const json& rows = result["rows"];
-  ASSERT_EQ(rows.size(), 6U);
+  ASSERT_EQ(rows.size(), 8U);
   for (std::size_t i = 0; i < rows.size(); i += 2) {
     EXPECT_EQ(rows[i]["proof"]["status"], "passed");
     EXPECT_EQ(rows[i + 1]["proof"]["status"], "passed");

@@ -22,21 +22,9 @@ class RunsOnGpu : public GpuTest {
     }
     return rows;
   }
-  /// An experiment without a model.
-  json rows_of_other(const std::string& text) {
-    folder_.write("other.yaml", text);
-    must_run(folder_, {"run", "other.yaml"});
-    return rows_of(folder_, "other");
-  }
 
   TemporaryFolder folder_;
 };
-
-Words with(Words words, const Words& more, const Words& last = {}) {
-  words.insert(words.end(), more.begin(), more.end());
-  words.insert(words.end(), last.begin(), last.end());
-  return words;
-}
 
 double last_loss(const json& row) {
   return row["ranks"][0]["samples"]["loss"].back().get<double>();
@@ -71,10 +59,13 @@ TEST_F(RunsOnGpu, ARunGoesOnFromACheckpointToTheSameBits) {
   for (const std::string name : {"fp32", "fp8"}) {
     const std::string precision = name == "fp8" ? "{name: fp8, scaling: delayed}" : name;
     const Words settings = {"strategy=zero2", "precision=" + precision};
-    const Words saved = {"train.checkpoint={every: 2, async: true, path: " + name + "}",
-                         "train.resume_from=latest"};
-    rows(name + "-cut", "", with(settings, saved, {"train.steps=1"}));
-    const json on = rows(name + "-on", "", with(settings, saved));
+    Words saved = settings;
+    saved.insert(saved.end(), {"train.checkpoint={every: 2, async: true, path: " + name + "}",
+                               "train.resume_from=latest"});
+    Words cut = saved;
+    cut.emplace_back("train.steps=1");
+    rows(name + "-cut", "", cut);
+    const json on = rows(name + "-on", "", saved);
     EXPECT_EQ(element_of(on[0]["proof"]["checks"], "name", "resumed").value("status", ""),
               "passed");
     EXPECT_EQ(hash(on), hash(rows(name + "-whole", "", settings))) << precision;
@@ -82,20 +73,26 @@ TEST_F(RunsOnGpu, ARunGoesOnFromACheckpointToTheSameBits) {
 }
 
 TEST_F(RunsOnGpu, CollectivesAreRight) {
-  const json rows = rows_of_other(
-      "experiment: collectives\n"
-      "world: {size: 2, device: cuda, backend: nccl, emulate_ranks_on_one_gpu: true}\n"
-      "collectives: {bytes: 300000}\n"
-      "repeat: {warmup: 1, count: 3, seconds: 0}\n"
-      "sweep:\n"
-      "  collectives.collective: [all_reduce, broadcast, reduce_scatter, all_gather]\n"
-      "  collectives.dtype: [float32, int8]\n");
-  for (const json& row : rows) EXPECT_EQ(row["status"], "ok") << row;
+  folder_.write("collectives.yaml",
+                "experiment: collectives\n"
+                "world: {size: 2, device: cuda, backend: nccl, emulate_ranks_on_one_gpu: true}\n"
+                "collectives: {bytes: 300000}\n"
+                "repeat: {warmup: 1, count: 3, seconds: 0}\n"
+                "sweep:\n"
+                "  collectives.collective: [all_reduce, broadcast, reduce_scatter, all_gather]\n"
+                "  collectives.dtype: [float32, int8]\n");
+  must_run(folder_, {"run", "collectives.yaml"});
+  for (const json& row : rows_of(folder_, "collectives")) EXPECT_EQ(row["status"], "ok") << row;
 }
 
-TEST_F(RunsOnGpu, AutocastIsSeenByHand) {
-  must_run(folder_, with_sets({"run", DDPRUN_SOURCE_DIR "/configs/cs336/autocast_dtypes.yaml"},
-                              {"world.device=cuda", "output.dir=results"}));
+TEST_F(RunsOnGpu, SumsAreThoseOfScalarsAndAutocastIsSeenByHand) {
+  const std::string folder = DDPRUN_SOURCE_DIR "/configs/cs336/";
+  for (const auto& [file, name] : {std::pair("accumulation.yaml", "cs336-accumulation"),
+                                   std::pair("autocast_dtypes.yaml", "cs336-autocast-dtypes")}) {
+    must_run(folder_,
+             with_sets({"run", folder + file}, {"world.device=cuda", "output.dir=results"}));
+    proved(name);
+  }
 }
 
 }  // namespace
