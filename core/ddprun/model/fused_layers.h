@@ -1,4 +1,4 @@
-// The transformer's layers as fused CPU kernels. Each has a backward of its own, which writes the
+// The transformer's layers as fused kernels. Each has a backward of its own, which writes the
 // gradients of its parameters into the memory that collectives and the optimizer use.
 //
 // The residual stream, (rows, d_model) with one row a token, is float32. What the matrix products
@@ -74,11 +74,23 @@ struct LossTargets {
   double divisor;
 };
 
+/// The logits that exist at a time, at most, but 256 rows of them: few enough to save memory, and
+/// enough for the products to run at full speed, since each part of the rows adds to the gradient
+/// of the head's weight once more.
+struct LogitsAtATime {
+  std::int64_t bytes, rows;
+};
+/// Caches hold a part for what reads it next.
+constexpr LogitsAtATime kLogitsOfCpu = {.bytes = 24 << 20, .rows = 1024};
+/// Products of fewer rows would leave a part of a GPU without work.
+constexpr LogitsAtATime kLogitsOfGpu = {.bytes = 512 << 20, .rows = 1 << 16};
+
 /// The final RMSNorm, the head and the cross-entropy with the targets. Returns a float32 scalar. It
 /// computes in chunks of rows, each chunk's gradients right after its logits, so that the logits of
 /// all rows never exist at once. In no-grad mode it computes no gradient.
 at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const ParameterSlot& head,
                      const LossTargets& targets, float norm_eps,
-                     const std::shared_ptr<HeadGradientMemory>& memory);
+                     const std::shared_ptr<HeadGradientMemory>& memory,
+                     const LogitsAtATime& at_a_time);
 
 }  // namespace ddprun::fused

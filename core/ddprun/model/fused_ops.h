@@ -1,4 +1,6 @@
-// The kernels applied to tensors: they choose the dtype and spread rows over torch's threads.
+// What the fused layers compute with: operators `ddprun::...` of PyTorch's dispatcher, so that each
+// device has kernels of its own and profilers see them as they see ATen's.
+// Family: fused_ops.cpp fused_ops_cpu.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,10 +39,11 @@ void add_branch(const at::Tensor& stream, const at::Tensor& branch, at::Tensor& 
 /// gradient (vocab, width) += rows of dx (rows, width) at ids.
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table);
 
-/// Returns the sum over rows of the cross-entropy; rows with a negative target do not count. If
-/// `with_gradient`, the gradient times `scale` replaces the logits.
-double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
-                     bool with_gradient);
+/// Adds the cross-entropies of the rows to `losses`, (rows or more,) double, in parts; rows with a
+/// negative target do not count. If `with_gradient`, the gradient times `scale` replaces the
+/// logits.
+void cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale, bool with_gradient,
+                   const at::Tensor& losses);
 
 // Matrix products of float32, or of bfloat16 operands with float32 sums. Rows of all operands are
 // contiguous.
@@ -54,8 +57,8 @@ at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out);
 
 /// out = dy^T x, or out += dy^T x if `add`. dy (rows, out) and x (rows, in) have contiguous rows;
-/// out (out, in) is float32 and contiguous. bfloat16 products are not rounded before they are
-/// added.
+/// out (out, in) is contiguous, and float32 to be added to. bfloat16 products are not rounded
+/// before they are added.
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
 
 /// Adds dy^T x to the gradients of matrices under each other. dy: (rows, sum of out_i), x: (rows,

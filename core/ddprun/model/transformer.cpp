@@ -199,12 +199,13 @@ Transformer::Layers Transformer::fused_layers(const fused::Shape& shape, const M
 
 at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targets,
                                    const Documents& documents) const {
-  if (at::autocast::is_autocast_enabled(at::kCPU) &&
-      at::autocast::get_autocast_dtype(at::kCPU) != lm_head_.weight().scalar_type()) {
+  const at::Tensor& weight = lm_head_.weight();
+  const at::DeviceType device = weight.is_cuda() ? at::kCUDA : at::kCPU;
+  const at::ScalarType autocast = at::autocast::get_autocast_dtype(device);
+  if (at::autocast::is_autocast_enabled(device) && autocast != weight.scalar_type()) {
     throw ConfigError({.what = "the fused kernels do not follow autocast",
                        .where = "model.kernels",
-                       .got = std::string("autocast to ") +
-                              at::toString(at::autocast::get_autocast_dtype(at::kCPU)),
+                       .got = std::string("autocast to ") + at::toString(autocast),
                        .expected = "a precision whose dtypes() say so",
                        .hint = "set `kernels: reference` under `model:`"});
   }
@@ -225,7 +226,7 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1);
     return fused::head_loss(x, ln_final_, lm_head_, {targets.flatten(), divisor}, shape.norm_eps,
-                            head_memory_);
+                            head_memory_, logits_at_a_time_);
   });
 }
 

@@ -54,6 +54,9 @@ class Transformer {
   /// registration order. Before this call they use the parameters' own memory.
   void use_memory(const std::vector<ParameterSlot>& slots);
 
+  /// Sets how many logits the fused loss computes at a time. Before this call it is kLogitsOfCpu.
+  void use_logits(const fused::LogitsAtATime& logits) { logits_at_a_time_ = logits; }
+
   /// x (..., in), weight (out, in): x weight^T (..., out), differentiable.
   using Linear = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
   /// Sets what computes the blocks' projections where `kernels` is reference. Before this call it
@@ -150,6 +153,7 @@ class Transformer {
   fused::Weight token_embeddings_, position_embeddings_, ln_final_, lm_head_;
   std::vector<fused::Block> blocks_;
   std::shared_ptr<fused::HeadGradientMemory> head_memory_;
+  fused::LogitsAtATime logits_at_a_time_ = fused::kLogitsOfCpu;
   at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
 };
 

@@ -6,7 +6,6 @@
 #include <c10/core/Allocator.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -24,8 +23,9 @@ std::uintptr_t begin_of(const at::Tensor& tensor) {
 std::uintptr_t end_of(const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); }
 
 void move_to_own_memory(c10::StorageImpl& storage) {
-  c10::DataPtr own = c10::GetAllocator(storage.device_type())->allocate(storage.nbytes());
-  if (storage.device().is_cpu()) std::memcpy(own.get(), storage.data(), storage.nbytes());
+  c10::Allocator& allocator = *c10::GetAllocator(storage.device_type());
+  c10::DataPtr own = allocator.allocate(storage.nbytes());
+  if (!storage.device().is_meta()) allocator.copy_data(own.get(), storage.data(), storage.nbytes());
   storage.set_data_ptr_noswap(std::move(own));
 }
 

@@ -104,7 +104,9 @@ void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& pro
       return;
     }
   }
-  at::Tensor sum = at::empty({rows_of(slots), columns}, at::kFloat);
+  at::Tensor sum =
+      at::empty({rows_of(slots), columns},
+                slots.front()->parameter.options().dtype(at::kFloat).requires_grad(false));
   product(/*add=*/false, sum);
   distribute(slots, sum);
 }
@@ -131,14 +133,14 @@ at::Tensor empty_until_written(const ParameterSlot& slot, at::IntArrayRef sizes,
                       : at::empty(sizes, options);
 }
 
-float* gradient_to_add_to(const ParameterSlot& slot) {
+at::Tensor& gradient_to_add_to(const ParameterSlot& slot) {
   widen(slot);
   at::Tensor& gradient = slot.parameter.mutable_grad();
   if (!gradient.defined()) {
     gradient = memory_for_gradient(slot);
     gradient.zero_();
   }
-  return gradient.data_ptr<float>();
+  return gradient;
 }
 
 }  // namespace ddprun

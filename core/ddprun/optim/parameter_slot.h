@@ -76,7 +76,7 @@ at::Tensor empty_until_written(const ParameterSlot& slot, at::IntArrayRef sizes,
 at::Tensor memory_for_gradient(const ParameterSlot& slot);
 
 /// Memory to add the gradient to: the parameter's .grad, made and zeroed if it was undefined.
-float* gradient_to_add_to(const ParameterSlot& slot);
+at::Tensor& gradient_to_add_to(const ParameterSlot& slot);
 
 /// True while .grad is undefined, so that `slot.gradient` is unused.
 bool gradient_is_free(const ParameterSlot& slot);

@@ -89,6 +89,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
     return data_parallel_->forward_again(part);
   });
   if (config_.model.kernels == KernelSet::fused) model_.use_memory(data_parallel_->slots());
+  if (experiment.world.device == DeviceKind::cuda) model_.use_logits(fused::kLogitsOfGpu);
 }
 
 void Trainer::load_inputs(std::int64_t index) {
