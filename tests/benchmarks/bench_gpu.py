@@ -37,6 +37,7 @@ CELLS = (("small", 512), ("xl-2025", 512), ("medium", 512), ("large", 512), ("sm
          ("xl-2025", 1024), ("xl-2025", 128))
 QUICK_CELLS = (("small", 512), ("xl-2025", 512))
 MODES = ("eager", "cuda_graph")
+WAYS = (*MODES, "eager reference", "cuda_graph reference")  # the latter by PyTorch's operators one by one
 
 
 def say(text):
@@ -92,10 +93,10 @@ def alternate(competitors, rounds, steps, runs, drop=lambda results: None):
     return {name: found for name, found in results.items() if found and name not in failures}, failures
 
 
-def own_sides(cell, args):
+def own_sides(cell, args, ways=MODES):
     """ddprun's ways to give a GPU its work that this ddprun accepts, and why it does not accept the others."""
     found, refused = {}, {}
-    for mode in ["eager"] if args.rehearse else MODES:
+    for mode in ["eager"] if args.rehearse else ways:
         side = GpuDdprun(cell, mode, args.device)
         refusal = side.refusal()
         if refusal:
@@ -116,7 +117,7 @@ def slower_modes(results):
 
 def step_rows(cell, args, runs):
     """The step beside PyTorch's, eager and compiled, its MFU, and memory."""
-    competitors, refused = own_sides(cell, args)
+    competitors, refused = own_sides(cell, args, WAYS)
     if not competitors:
         raise sides.RunFailed(refused["eager"])
     competitors["PyTorch"] = GpuPeer(cell, args.python, "eager", device=args.device)

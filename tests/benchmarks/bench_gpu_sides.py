@@ -36,15 +36,16 @@ def find_peer():
 
 
 class GpuDdprun(sides.Ddprun):
-    """ddprun with one of its ways to give a GPU its work."""
+    """ddprun with one of its ways to give a GPU its work: a mode of execution, and "reference" behind it for PyTorch's operators."""
 
     limit_s = RUN_LIMIT_S
 
-    def __init__(self, cell, mode, device="cuda"):
+    def __init__(self, cell, way, device="cuda"):
+        mode, *kernels = way.split()
         super().__init__((cell.model, cell.precision, cell.ranks), "none" if cell.ranks == 1 else {"name": "bucketed", "bucket_mb": BUCKET_MB})
         self.cell = cell
-        self.label = mode if cell.ranks == 1 else f"{mode}, bucketed bucket_mb={BUCKET_MB}"
-        self.experiment["model"].update(context_length=cell.context, kernels="reference")
+        self.label = way if cell.ranks == 1 else f"{way}, bucketed bucket_mb={BUCKET_MB}"
+        self.experiment["model"].update(context_length=cell.context, kernels=kernels[0] if kernels else "fused")
         self.experiment["world"] = {"size": cell.ranks, "device": device, "timeout_s": RUN_LIMIT_S,
                                     **({"backend": "nccl"} if device == "cuda" else {"threads_per_rank": 1})}  # as PyTorch's
         self.experiment["attention"] = "sdpa"

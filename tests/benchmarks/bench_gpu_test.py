@@ -165,7 +165,9 @@ class BothSides(unittest.TestCase):
 
     def test_the_experiment_is_the_cells(self):
         experiment = GpuDdprun(Cell("xl-2025", 1024, "bf16", 2), "cuda_graph").experiment
-        self.assertEqual(experiment["model"], {"preset": "xl-2025", "context_length": 1024, "kernels": "reference"})
+        self.assertEqual(experiment["model"], {"preset": "xl-2025", "context_length": 1024, "kernels": "fused"})
+        by_operators = GpuDdprun(Cell("tiny", 128, "bf16", 1), "cuda_graph reference").experiment
+        self.assertEqual((by_operators["model"]["kernels"], by_operators["execution"]), ("reference", {"mode": "cuda_graph"}))
         self.assertEqual((experiment["world"]["device"], experiment["world"]["backend"], experiment["world"]["size"]), ("cuda", "nccl", 2))
         self.assertEqual(experiment["execution"], {"mode": "cuda_graph"})
         self.assertEqual((experiment["precision"], experiment["strategy"]["name"]), ("bf16_mixed", "bucketed"))

@@ -61,7 +61,7 @@ Values replaced(const Values& values, const Replace& replace) {
 /// Where the tensors begin that a product multiplies in TF32, if it may; nowhere else.
 std::optional<std::size_t> factors_in_tf32(const std::string& name) {
   if (!at::globalContext().allowTF32CuBLAS()) return {};
-  if (name == "aten::mm" || name == "aten::bmm") return 0;
+  if (name == "aten::mm" || name == "aten::bmm" || name == "ddprun::product") return 0;
   if (name == "aten::addmm" || name == "aten::baddbmm") return 1;
   return {};
 }
@@ -90,13 +90,19 @@ class FarCall {
         }
       }
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+      op_.redispatchBoxed(c10::DispatchKeySet(key()), &stack);
     }
     settle();
     return replaced(stack, [this](const at::Tensor& each) { return far(each); });
   }
 
  private:
+  /// CUDA's own kernel (far_kernels.cpp), or the CPU's.
+  c10::DispatchKey key() const {
+    constexpr c10::DispatchKey kOfCuda = c10::DispatchKey::PrivateUse1;
+    return op_.hasKernelForDispatchKey(kOfCuda) ? kOfCuda : c10::DispatchKey::CPU;
+  }
+
   at::Tensor near(const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.is_cuda()) return tensor;
     for (const auto& [far, alias] : known_) {

@@ -10,7 +10,6 @@
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
 #include "support/plugin_library.h"
-#include "support/process_ranks.h"
 
 namespace ddprun::test {
 namespace {
@@ -22,16 +21,6 @@ class CudaPrecision : public GpuTest {
     return words_of(load_plugin<Precision>("precision", precision)
                         ->unsupported({.device = DeviceKind::cuda,
                                        .compute_capability = probe_.compute_capability}));
-  }
-
-  /// Runs `body` in a process that has GPU 0.
-  static void on_gpu(const std::function<void(const at::TensorOptions&)>& body) {
-    const auto ends = run_process_ranks(1, [&](const RankInfo&) {
-      const auto device = open_device(DeviceKind::cuda, 0);
-      body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
-      return 0;
-    });
-    EXPECT_THAT(ends, Each(0));
   }
 };
 

@@ -54,6 +54,28 @@ INSTANTIATE_TEST_SUITE_P(
                     "{name: hsdp, shard_ranks: 1}, {name: powersgd, rank: 2}, "
                     "{name: local_sgd, every: 2}, gossip"));
 
+TEST_F(RunsOnGpu, FusedKernelsTrainAsTheCpusDo) {
+  const Words fused = {"model.kernels=fused", "attention=sdpa", "optimizer.clip_norm=0.5",
+                       "train.warmup_steps=3"};
+  const auto compare = [&](const std::string& name, const std::string& sweep,
+                           const Words& on_device) {
+    Words settings = fused;
+    settings.insert(settings.end(), on_device.begin(), on_device.end());
+    const json on_gpu = rows(name, sweep, settings);
+    const std::string ranks = std::to_string(on_gpu[0]["ranks"].size());
+    folder_.write(name + "-cpu.yaml", tiny_experiment(sweep, 4));
+    must_run(folder_,
+             with_sets(with_sets({"run", name + "-cpu.yaml"}, fused), {"world.size=" + ranks}));
+    const json on_cpu = proved(name + "-cpu");
+    for (std::size_t i = 0; i < on_gpu.size(); ++i) {
+      EXPECT_NEAR(last_loss(on_gpu[i]), last_loss(on_cpu[i]), 1e-3) << on_gpu[i]["label"];
+    }
+  };
+  compare("eager", "sweep: {strategy: [overlap, zero1, fsdp], precision: [fp32, bf16_mixed]}\n",
+          {});
+  compare("captured", "sweep: {train.accumulate: [1, 2]}\n", {"execution.mode=cuda_graph"});
+}
+
 TEST_F(RunsOnGpu, ARunGoesOnFromACheckpointToTheSameBits) {
   const auto hash = [](const json& rows) { return rows[0]["ranks"][0]["parameter_hash"]; };
   for (const std::string name : {"fp32", "fp8"}) {

@@ -11,6 +11,7 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/rank/emulated_ranks.h"
 #include "support/ddprun_command.h"
+#include "support/process_ranks.h"
 
 namespace ddprun::test {
 
@@ -24,6 +25,16 @@ class GpuTest : public testing::Test {
     }
     probe_ = probe_device(DeviceKind::cuda);
     if (probe_.count == 0) GTEST_SKIP() << probe_.refusal.what << ": " << probe_.refusal.got;
+  }
+
+  /// Runs `body` in a process that has GPU 0.
+  static void on_gpu(const std::function<void(const at::TensorOptions&)>& body) {
+    const auto ends = run_process_ranks(1, [&](const RankInfo&) {
+      const auto device = open_device(DeviceKind::cuda, 0);
+      body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
+      return 0;
+    });
+    EXPECT_THAT(ends, Each(0));
   }
 
   DeviceProbe probe_;

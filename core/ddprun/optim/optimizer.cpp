@@ -321,7 +321,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
                        .expected = "[beta1, beta2]",
                        .hint = "write both, as in [0.9, 0.95]"});
   }
-  if (buffers.parameter(0).is_cuda()) return make_aten_optimizer(config, buffers);
+  if (buffers.parameter(0).is_cuda()) return make_device_optimizer(config, buffers);
   if (config.name == OptimizerKind::sgd) return std::make_unique<Sgd>(config, buffers);
   return std::make_unique<Adamw>(config, buffers);
 }

@@ -1,6 +1,6 @@
 // Optimizers as one fused pass over a range of the flat buffers; clipping; learning rates.
 //
-// Family: optimizer.cpp aten_optimizer.cpp
+// Family: optimizer.cpp device_optimizer.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -155,11 +155,12 @@ class Optimizer {
 
 /// AdamW (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning rate,
 /// as torch.optim.AdamW) or SGD (with momentum and coupled weight decay, as torch.optim.SGD). By
-/// kernels of our own on the CPU, elsewhere by ATen's operators.
+/// kernels of our own, but SGD on a GPU, which takes ATen's operators.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
-/// The same on any device by ATen's operators, up to rounding. `config` has been checked.
-std::unique_ptr<Optimizer> make_aten_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
+/// The same, up to rounding, where nothing waits for values. `config` has been checked.
+std::unique_ptr<Optimizer> make_device_optimizer(const OptimizerConfig& config,
+                                                 FlatBuffers& buffers);
 
 /// The L2 norm over the gradients of what this rank owns, accumulated in double: a float64 scalar
 /// () on their device.

@@ -26,14 +26,11 @@ TEST_F(ExperimentCheck, RanksShareAGpuAndNothingElse) {
                          "  where: run.yaml:5:9\n"));
 }
 
-TEST_F(ExperimentCheck, BackendAndKernelsAreOfTheDevice) {
+TEST_F(ExperimentCheck, TheBackendIsOfTheDevice) {
   EXPECT_THAT(error(kLeast, {"world.device=cuda", "world.backend=shm"}),
               StartsWith("world.backend shm joins ranks on the CPU\n"));
   EXPECT_THAT(error(kLeast, {"world.backend=nccl"}),
               StartsWith("world.backend nccl joins ranks on GPUs\n"));
-  EXPECT_THAT(error(kLeast, {"world.device=cuda"}),
-              AllOf(StartsWith("the fused kernels are not there on CUDA\n"),
-                    HasSubstr("set `kernels: reference`")));
 }
 
 TEST_F(ExperimentCheck, HeadsMustFit) {

@@ -207,18 +207,6 @@ void check_eval(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
-// What a device lacks.
-void check_kernels(const Experiment& e, const TrainingConfig& c) {
-  const bool cuda = e.world.device == DeviceKind::cuda;
-  if (cuda && c.model.kernels == KernelSet::fused) {
-    refuse(e, "model.kernels",
-           {.what = "the fused kernels are not there on CUDA",
-            .got = "model.kernels fused",
-            .expected = "model.kernels reference",
-            .hint = "set `kernels: reference` under `model:`"});
-  }
-}
-
 void check_recompute(const Experiment& e, const TrainingConfig& c) {
   const std::string key = "model.recompute";
   with_place(origin_of(e.document, key),
@@ -368,8 +356,8 @@ void check_forward_alone(const Experiment& e, const TrainingConfig& c) {
 void Training::check(const Experiment& experiment) const {
   for (const auto check :
        {check_model, check_recompute, check_data, check_eval, check_update, check_optimizer,
-        check_forward_alone, check_batch, check_schedule, check_kernels, check_recorders,
-        check_profile, check_execution, check_sample, check_checkpoints}) {
+        check_forward_alone, check_batch, check_schedule, check_recorders, check_profile,
+        check_execution, check_sample, check_checkpoints}) {
     check(experiment, training(experiment));
   }
 }

@@ -1,37 +1,27 @@
-// AdamW and SGD over ranges of the flat buffers, operator by operator, for devices that have no
-// kernels of our own.
+// AdamW and SGD over ranges of the flat buffers on a device that works behind the host: AdamW by a
+// kernel of our own, SGD operator by operator.
 #include "ddprun/optim/optimizer.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <torch/library.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace ddprun {
 
 namespace {
 
+using In = const at::Tensor&;
 /// Elements that are widened to float32 at a time, where the optimizer's are not.
 constexpr std::int64_t kWidened = 16 << 20;
 
-/// A tensor's values in float32: the tensor itself, or what is to be rounded back into it.
-class Wide {
- public:
-  explicit Wide(const at::Tensor& kept) : kept_(kept), values_(kept.to(at::kFloat)) {}
-  const at::Tensor& values() const { return values_; }
-  void put_back() const {
-    if (!values_.is_same(kept_)) kept_.copy_(values_);
-  }
-
- private:
-  at::Tensor kept_, values_;
-};
-
 /// Every value that differs from step to step is a tensor on the device: nothing waits for it, and
 /// a captured step reads what begin_step() wrote.
-class AtenOptimizer : public Optimizer {
+class DeviceOptimizer : public Optimizer {
  public:
-  AtenOptimizer(const OptimizerConfig& config, FlatBuffers& buffers)
+  DeviceOptimizer(const OptimizerConfig& config, FlatBuffers& buffers)
       : Optimizer(config, buffers),
         lr_(at::zeros({}, buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false))),
         steps_(at::zeros_like(lr_)) {}
@@ -46,7 +36,11 @@ class AtenOptimizer : public Optimizer {
   at::Tensor rate(const GroupSettings& settings) const {
     return settings.lr_scale == 1.0 ? lr_ : lr_ * settings.lr_scale;
   }
-  at::Tensor gradients(Range range) const { return buffers_.mean(range).to(at::kFloat); }
+  /// float32 or bfloat16.
+  at::Tensor gradients(Range range) const {
+    const at::Tensor mean = buffers_.mean(range);
+    return mean.scalar_type() == at::kBFloat16 ? mean : mean.to(at::kFloat);
+  }
 
   at::Tensor lr_;        // float32 ()
   at::Tensor steps_;     // float32 (): that were not skipped, this one included
@@ -74,50 +68,69 @@ class AtenOptimizer : public Optimizer {
       piece.end = std::min(range.end, piece.begin + kWidened);
       update_elements(piece, settings);
     }
-    buffers_.parameters_changed(range);
   }
 
   void count_no_step() override { counted_ = true; }
 
+  /// And the copy that products read.
   virtual void update_elements(Range range, const GroupSettings& settings) = 0;
 
   bool counted_ = false;
 };
 
-class AtenAdamw final : public AtenOptimizer {
+TORCH_LIBRARY_FRAGMENT(ddprun, library) {
+  library.def(
+      "adamw(Tensor gradient, Tensor(a!) parameter, Tensor(b!)[] moments, Tensor(c!)? copy, "
+      "Tensor[] step, float[] settings) -> ()");
+}
+
+/// By a kernel of the device's (cuda/kernels/optimizer.h), which reads and writes each value once.
+class DeviceAdamw final : public DeviceOptimizer {
  public:
-  using AtenOptimizer::AtenOptimizer;
+  using DeviceOptimizer::DeviceOptimizer;
+  bool rounds_the_same_everywhere() const override { return true; }
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
     const at::Tensor gradients = this->gradients(range);
-    std::optional<at::Tensor> divisor;
-    if (scale_.factor.defined()) divisor = scale_.factor.reciprocal();
-    std::optional<at::Tensor> overflow;
-    if (scale_.overflow.defined()) overflow = scale_.overflow;
+    const auto piece_of = [&](Range piece, const Moments::Arrays& moments, std::int64_t from) {
+      if (piece.size() == 0) return;
+      const at::Tensor copy = buffers_.compute_copy(piece);
+      const bool written = copy.defined() && copy.scalar_type() == at::kBFloat16;
+      update(gradients.narrow(0, piece.begin - range.begin, piece.size()),
+             buffers_.parameters(piece),
+             {moments[0].narrow(0, from, piece.size()), moments[1].narrow(0, from, piece.size())},
+             written ? std::optional(copy) : std::nullopt, settings);
+      if (!written) buffers_.parameters_changed(piece);
+    };
     moments_.for_each_part(
         range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
-          const at::Tensor gradient = gradients.narrow(0, part.begin - range.begin, part.size());
-          const Wide parameter(buffers_.parameters(part));
-          const Wide mean(moments[0].narrow(0, from, part.size()));
-          const Wide square(moments[1].narrow(0, from, part.size()));
-          at::_fused_adamw_({parameter.values()}, {gradient}, {mean.values()}, {square.values()},
-                            /*max_exp_avg_sqs=*/{}, {steps_}, rate(settings), config_.betas[0],
-                            config_.betas[1], settings.weight_decay, config_.eps, /*amsgrad=*/false,
-                            /*maximize=*/false, divisor, overflow);
-          for (const Wide* each : {&parameter, &mean, &square}) each->put_back();
+          const std::int64_t cut = std::clamp(buffers_.copied().end, part.begin, part.end);
+          piece_of({part.begin, cut}, moments, from);
+          piece_of({cut, part.end}, moments, from + cut - part.begin);
         });
+  }
+
+  void update(In gradient, In parameter, at::TensorList moments,
+              const std::optional<at::Tensor>& copy, const GroupSettings& settings) {
+    static const auto op = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("ddprun::adamw", "")
+                               .typed<void(In, In, at::TensorList, const std::optional<at::Tensor>&,
+                                           at::TensorList, at::ArrayRef<double>)>();
+    op.call(gradient, parameter, moments, copy,
+            {rate(settings), steps_, scale_.factor, scale_.overflow},
+            {config_.betas[0], config_.betas[1], settings.weight_decay, config_.eps});
   }
 };
 
-class AtenSgd final : public AtenOptimizer {
+class AtenSgd final : public DeviceOptimizer {
  public:
-  using AtenOptimizer::AtenOptimizer;
+  using DeviceOptimizer::DeviceOptimizer;
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
     const at::Tensor parameters = buffers_.parameters(range);
-    at::Tensor direction = gradients(range);
+    at::Tensor direction = gradients(range).to(at::kFloat);
     if (scale_.factor.defined()) direction = direction * scale_.factor;
     direction = direction.add(parameters, settings.weight_decay);
     if (moments_.count() > 0) {
@@ -130,6 +143,7 @@ class AtenSgd final : public AtenOptimizer {
           });
     }
     replace(parameters, parameters - direction * rate(settings));
+    buffers_.parameters_changed(range);
   }
 
   /// Unless the step overflowed.
@@ -141,10 +155,10 @@ class AtenSgd final : public AtenOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_aten_optimizer(const OptimizerConfig& config,
-                                               FlatBuffers& buffers) {
+std::unique_ptr<Optimizer> make_device_optimizer(const OptimizerConfig& config,
+                                                 FlatBuffers& buffers) {
   if (config.name == OptimizerKind::sgd) return std::make_unique<AtenSgd>(config, buffers);
-  return std::make_unique<AtenAdamw>(config, buffers);
+  return std::make_unique<DeviceAdamw>(config, buffers);
 }
 
 at::Tensor aten_norm(const at::Tensor& values) {
