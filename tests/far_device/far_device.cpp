@@ -16,10 +16,12 @@
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/backends/gloo_backend.h"
+#include "ddprun/comm/group/collective.h"
 #include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/device/device_library.h"
+#include "far_device/far_streams.h"
 
 namespace ddprun::test {
 
@@ -66,6 +68,10 @@ class FarBackend final : public CollectiveBackend {
   c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override {
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(),
                                                            std::vector<c10::Device>{far_device});
+    const OwnFarStream stream;
+    const std::string name = fmt::format("{} '{}'", name_of(arguments.kind), arguments.label);
+    far_use(name, arguments.input, /*writes=*/false);
+    for (const at::Tensor& output : arguments.outputs) far_use(name, output, /*writes=*/true);
     CollectiveArguments near = arguments;
     near.label = {};
     near.began_ns = {};
@@ -115,6 +121,7 @@ class FarDevice final : public Device {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     far_device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
     c10::impl::VirtualGuardImpl(c10::kCUDA).setDevice(far_device);
+    set_far_stream(kRankStream);
   }
 
   c10::Device torch_device() const override { return far_device; }
@@ -129,15 +136,21 @@ class FarDevice final : public Device {
     wait("the time of a mark");
     return mark > 0 ? mark : captured_.at(static_cast<std::size_t>(-mark - 1));
   }
-  void synchronize() override { wait("synchronize"); }
+  void synchronize() override {
+    wait("synchronize");
+    host_waits_for(far_stream());
+  }
 
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
+    synchronize();
     auto graph = std::make_unique<FarGraph>();
     const FarMemoryBefore before;
+    const FarCaptureStreams streams;
     far_capture = &graph->work;
     const auto end = c10::make_scope_exit([] { far_capture = nullptr; });
     try {
       work();
+      streams.end();
     } catch (const Error&) {
       throw;
     } catch (const std::exception& failure) {

@@ -1,6 +1,6 @@
 // A GPU that is none: its memory is out of the host's reach, and the CPU's operators compute in it.
 //
-// Family: far_device.cpp far_memory.cpp far_operators.cpp
+// Family: far_device.cpp far_memory.cpp far_operators.cpp far_streams.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>

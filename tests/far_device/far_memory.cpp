@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "far_device/far_device.h"
+#include "far_device/far_streams.h"
 
 namespace ddprun::test {
 
@@ -43,6 +44,7 @@ class FarMemory final : public c10::Allocator {
     if (bytes == 0) return {nullptr, far_device};
     const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     void* const far = far_of(take(size));
+    far_allocated(far, size);
     report(far, static_cast<std::int64_t>(size));
     return {far, far, &release, far_device};
   }
@@ -91,6 +93,7 @@ class FarMemory final : public c10::Allocator {
 
   static void release(void* far) {
     FarMemory& memory = instance();
+    far_released(far);
     const std::int64_t size = memory.keep_released(near_of(far));
     if (size > 0) memory.report(far, -size);
   }
@@ -164,7 +167,8 @@ class PageLocked final : public at::HostAllocator {
 /// A thread begins with the first device, whichever the rank has.
 thread_local c10::Device current(c10::kCUDA, 0);
 
-/// Devices whose work is done when the call returns.
+/// Devices whose work is done when the call returns; what it has to wait for is checked all the
+/// same.
 struct FarGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::kCUDA; }
   c10::Device exchangeDevice(c10::Device device) const override {
@@ -173,23 +177,38 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return current; }
   void setDevice(c10::Device device) const override { current = device; }
   void uncheckedSetDevice(c10::Device device) const noexcept override { current = device; }
-  c10::Stream getStream(c10::Device device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, device);
+  static c10::Stream numbered(int stream) {
+    return c10::Stream(c10::Stream::UNSAFE, far_device, stream);
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    return getStream(device);
+  c10::Stream getStream(c10::Device) const override { return numbered(far_stream()); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return numbered(next_far_stream());
   }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return numbered(set_far_stream(static_cast<int>(stream.id())));
+  }
   c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(far_devices());
   }
-  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
-    *event = const_cast<FarGuard*>(this);
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex index,
+              c10::EventFlag) const override {
+    destroyEvent(*event, index);
+    *event = new FarEvent(far_event(static_cast<int>(stream.id())));
   }
-  void block(void*, const c10::Stream&) const override {}
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<FarEvent*>(event);
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    far_wait(static_cast<int>(stream.id()), *static_cast<FarEvent*>(event));
+  }
   bool queryEvent(void*) const override { return true; }
   void synchronizeEvent(void*) const override {}
-  void synchronizeStream(const c10::Stream&) const override {}
+  void synchronizeStream(const c10::Stream& stream) const override {
+    host_waits_for(static_cast<int>(stream.id()));
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& memory, const c10::Stream& stream) const override {
+    release_waits_for(memory.get(), static_cast<int>(stream.id()));
+  }
 };
 
 struct FarHooks final : at::CUDAHooksInterface {

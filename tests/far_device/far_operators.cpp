@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "far_device/far_device.h"
+#include "far_device/far_streams.h"
 
 namespace ddprun::test {
 
@@ -170,7 +171,10 @@ void check(const std::string& name, const Values& arguments) {
   TORCH_CHECK(host.empty() || takes_both(name), name,
               " was given a tensor of the host's, of sizes ", host.front().sizes(),
               ", and one of the device's");
-  if (waits(name) || (name == "aten::copy_" && !host.empty())) refuse_to_wait(name);
+  const bool copies = name == "aten::copy_" && !host.empty();
+  if (waits(name) || copies) refuse_to_wait(name);
+  const bool goes_on = copies && arguments.back().toBool();  // non_blocking
+  if (waits(name) || (copies && !goes_on)) host_waits_for(far_stream());
 }
 
 void capture_call(const c10::OperatorHandle& op, const Values& arguments, const Values& results) {
@@ -199,7 +203,9 @@ void by_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
   const Values arguments(stack->end() - count, stack->end());
   torch::jit::drop(*stack, static_cast<std::size_t>(count));
   check(op.operator_name().name, arguments);
+  far_use_all(op.schema(), arguments, /*results=*/false);
   const Values results = FarCall(op).run(arguments);
+  far_use_all(op.schema(), results, /*results=*/true);
   if (far_capture != nullptr) capture_call(op, arguments, results);
   stack->insert(stack->end(), results.begin(), results.end());
 }

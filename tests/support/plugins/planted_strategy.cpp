@@ -232,7 +232,9 @@ class Planted final : public Strategy, public UnitListener {
     const at::Tensor own = buffers().gradients(range).clone();
     lose_bits(buffers().gradients(range));
     const ReduceOp op = wrong("sum_for_mean") ? ReduceOp::sum : ReduceOp::avg;
-    context_->group().all_reduce(buffers().gradients(range), op, buffers().name(i)).wait();
+    Work work = context_->group().all_reduce(buffers().gradients(range), op, buffers().name(i));
+    if (wrong("write_on_the_way")) buffers().gradients(range).mul_(1);
+    if (!wrong("no_wait")) work.wait();
     const bool bfloat16 = own.scalar_type() == at::kBFloat16;
     if ((i == 1 && wrong("skip_parameter")) || (i == 1 && bfloat16 && wrong("skip_in_bfloat16"))) {
       buffers().gradients(range).copy_(own);
