@@ -2,6 +2,7 @@
 // VLDB 2023, section 3.2.2: hybrid sharding).
 #include <iterator>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ddprun/plugin/export.h"
@@ -80,7 +81,7 @@ class Hsdp final : public UnitSharding {
   }
 
   void finish_reduced(int unit) {
-    between_[unit].wait();
+    std::exchange(between_[unit], {}).wait();  // once: a captured step waits for nothing older
     UnitSharding::finish_unit(unit);
   }
 
