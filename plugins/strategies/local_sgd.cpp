@@ -27,7 +27,8 @@ class LocalSgd final : public Strategy, public UnitListener {
   }
 
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    return refuse_captured_steps(run);
+    if (every_ == 1) return {};
+    return refuse_captured_steps(run, "only some of its steps average, and a captured step is one");
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {

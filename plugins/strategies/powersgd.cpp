@@ -40,7 +40,8 @@ class PowerSgd final : public Strategy {
                      .expected = "a precision that does not scale the loss",
                      .hint = "take bf16_mixed or fp32"};
     }
-    return refuse_captured_steps(run);
+    return refuse_captured_steps(
+        run, "cuSOLVER, which makes its factors orthonormal, does not say that it can be captured");
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {

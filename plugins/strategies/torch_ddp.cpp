@@ -42,12 +42,8 @@ class TorchDdp final : public Strategy, public UnitListener {
           .expected = std::string("gradients that travel in ") + at::toString(run.dtypes.model),
           .hint = "leave `reduce_dtype` out, or take another strategy"};
     }
-    if (run.execution == ExecutionMode::eager) return {};
-    return Refusal{.reason =
-                       "the Reducer takes times of its own in its first ten steps, which "
-                       "cannot be captured",
-                   .expected = "execution.mode eager",
-                   .hint = "set `mode: eager` under `execution:`"};
+    return refuse_captured_steps(
+        run, "the Reducer takes times of its own in its first ten steps, which cannot be captured");
   }
 
   void setup(StrategyContext& context) override {

@@ -25,10 +25,6 @@ class Zero1 final : public Strategy, public UnitListener {
                    "its bucket, instead of at the end of the step");
   }
 
-  std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    return refuse_captured_steps(run);
-  }
-
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan{.holding = {.gathered_in_forward = gather_under_forward_}, .reports_ranges = true};
     for (const auto& [first, last] : cut(layout)) {

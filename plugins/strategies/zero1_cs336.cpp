@@ -17,10 +17,6 @@ namespace ddprun {
 /// while it updates others.
 class Zero1Cs336 final : public Strategy {
  public:
-  std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    return refuse_captured_steps(run);
-  }
-
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan;
     const std::vector<int> owners = owners_of(layout);

@@ -13,10 +13,6 @@ namespace ddprun {
 /// unit after the next. Parameters are updated and gathered unit by unit, as zero1 does.
 class Zero2 final : public Strategy, public UnitListener {
  public:
-  std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    return refuse_captured_steps(run);
-  }
-
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan{.holding = {.gradients = Placement::sharded}, .reports_ranges = true};
     for (const Unit& unit : layout.units()) {

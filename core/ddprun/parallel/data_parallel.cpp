@@ -376,6 +376,11 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
   return outcome;
 }
 
+void DataParallel::step_replayed() {
+  order_.end();
+  walk_.step_replayed();
+}
+
 void DataParallel::drop_gradients() {
   watched_.check_end("DataParallel::drop_gradients()", true);
   order_.end();

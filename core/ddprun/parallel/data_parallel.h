@@ -160,7 +160,7 @@ class DataParallel {
   StepsAlike& steps_alike() { return alike_; }
   /// Says that a replay of captured work did the step that begin_step() began. A later backward
   /// without begin_step() then updates nothing.
-  void step_replayed() { order_.end(); }
+  void step_replayed();
   /// The planned collectives of a step of `micro_batches`: the strategy's, the precision's, those
   /// of frozen parameters, and those of the norm that clipping needs where ranks own parts.
   std::vector<PlannedCollective> planned(std::int64_t micro_batches = 1) const;

@@ -90,9 +90,12 @@ FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterL
 }
 
 void FrozenParameters::before_forward() {
-  if (!gathered_) return;
-  gathered_->forget();
-  gathered_->start(0);
+  forget();
+  if (gathered_) gathered_->start(0);
+}
+
+void FrozenParameters::forget() {
+  if (gathered_) gathered_->forget();
 }
 
 void FrozenParameters::before_unit(Pass pass, int models_unit) {

@@ -32,6 +32,8 @@ class FrozenParameters {
 
   /// For each forward that trains, before its first unit.
   void before_forward();
+  /// Nothing is gathered any more.
+  void forget();
   /// Before unit `models_unit` of the model is used: gathers what is frozen of it, and begins with
   /// the next. May wait.
   void before_unit(Pass pass, int models_unit);

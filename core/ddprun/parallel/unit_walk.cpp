@@ -76,6 +76,15 @@ void UnitWalk::after(Pass pass, int unit) {
 void UnitWalk::before_forward(MicroBatch micro_batch) {
   next_ = 0;
   if (frozen_) frozen_->before_forward();
+  tell_listener(micro_batch);
+}
+
+void UnitWalk::step_replayed() {
+  if (frozen_) frozen_->forget();
+  tell_listener({});
+}
+
+void UnitWalk::tell_listener(MicroBatch micro_batch) {
   if (UnitListener* const listener = context_.listener()) {
     called(strategy_, "before_forward()", [&] { listener->before_forward(micro_batch); });
   }

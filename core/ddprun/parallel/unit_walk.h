@@ -47,6 +47,8 @@ class UnitWalk {
   void check_listener() const;
   /// Before a forward that trains.
   void before_forward(MicroBatch micro_batch);
+  /// After a replay of a step: what had been gathered before it is old, and its place another's.
+  void step_replayed();
   /// Runs `loss`, one forward of the whole model. Throws Error if the strategy needs units
   /// and the model names none, and for what UnitReads::check() refuses.
   at::Tensor forward(const std::function<at::Tensor()>& loss);
@@ -72,6 +74,7 @@ class UnitWalk {
   bool needs_units() const { return sharded() || context_.buffers().gathers(); }
   [[noreturn]] void refuse_missing_units() const;
   [[noreturn]] void refuse_order(int models_unit) const;
+  void tell_listener(MicroBatch micro_batch);
   void check_alone(int models_unit) const;
   void skip_frozen(std::ptrdiff_t models_unit);
   void before(Pass pass, int models_unit);

@@ -39,9 +39,9 @@ void Strategy::update() {
   context_->update_rest();
 }
 
-std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
+std::optional<Refusal> refuse_captured_steps(const RunDescription& run, const std::string& reason) {
   if (run.execution == ExecutionMode::eager) return {};
-  return Refusal{.reason = "captured steps have not been tried with it yet",
+  return Refusal{.reason = reason,
                  .expected = "execution.mode eager",
                  .hint = "set `mode: eager` under `execution:`"};
 }

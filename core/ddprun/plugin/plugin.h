@@ -17,8 +17,8 @@ struct Refusal {
   std::string hint = {};  ///< what to do; empty: take another plugin
 };
 
-/// For unsupported(): a refusal if steps are captured, by plugins that nobody has tried so.
-std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
+/// For unsupported(): a refusal for that reason if steps are captured.
+std::optional<Refusal> refuse_captured_steps(const RunDescription& run, const std::string& reason);
 
 enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention = 3 };
 

@@ -27,7 +27,8 @@ enum class Pass : std::uint8_t { forward, backward };
 /// backward autograd's.
 class UnitListener {
  public:
-  /// Called before the forward of each micro-batch that trains.
+  /// Called before the forward of each micro-batch that trains, and after each replay of a captured
+  /// step, which calls nothing itself.
   virtual void before_forward(MicroBatch) {}
   /// Called before a unit is used, and when it is not needed any more, in each forward and
   /// backward. In backward, after_unit() comes when the gradients of the unit are final on this

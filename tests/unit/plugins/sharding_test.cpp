@@ -127,9 +127,13 @@ TEST(Sharding, NormsTravelOnceAStepAndTrainAsWithoutShards) {
   }
 }
 
-TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldThatNobodyTriedIt) {
-  test::run_ranks(1, [](ProcessGroup& group) {
-    for (const char* strategy : {"zero1", "zero2", "fsdp", "hsdp", "zero1_cs336"}) {
+TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldWhyItCannot) {
+  const std::pair<const char*, const char*> refused[] = {
+      {"local_sgd", "only some of its steps average"},
+      {"powersgd", "cuSOLVER"},
+      {"torch_ddp", "times of its own"}};
+  test::run_ranks(1, [&refused](ProcessGroup& group) {
+    for (const auto& [strategy, reason] : refused) {
       const auto plugin =
           make_strategy(registry(), test::strategy_choice(std::string("{name: ") + strategy + "}"));
       EXPECT_THAT(test::error_of<ConfigError>([&] {
@@ -137,7 +141,7 @@ TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldThatNobodyTriedIt) {
                                  test::fp32(), test::plain_sgd(),
                                  {.execution = ExecutionMode::cuda_graph});
                   }),
-                  HasSubstr("captured steps have not been tried with it yet"))
+                  HasSubstr(reason))
           << strategy;
     }
   });

@@ -72,7 +72,7 @@ std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) cons
             "under `model:`, `recompute: every_block` and `unit: block`; or let units stay: "
             "`reshard_after_forward: false`"};
   }
-  return refuse_captured_steps(run);
+  return {};
 }
 
 }  // namespace ddprun
