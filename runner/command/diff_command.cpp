@@ -147,13 +147,11 @@ void check_sides(const std::vector<Side>& sides) {
   const Experiment& first = sides[0].run->experiment;
   for (const Side& side : sides) {
     const Experiment& other = side.run->experiment;
-    if (other.kind != first.kind) {
-      refuse(other, "experiment",
-             {.what = "experiments of two kinds have no steps that could be compared",
-              .got = other.kind->name(),
-              .expected = first.kind->name() + ", as the first",
-              .hint = "diff compares experiments that train"});
-    }
+    refuse_if(other, other.kind != first.kind, "experiment",
+              {.what = "experiments of two kinds have no steps that could be compared",
+               .got = other.kind->name(),
+               .expected = first.kind->name() + ", as the first",
+               .hint = "diff compares experiments that train"});
     first.kind->check_lockstep(first, other, *side.run->registry);
   }
 }

@@ -81,13 +81,14 @@ void make_absolute(std::string& path, const std::filesystem::path& folder) {
 void join_launch(Experiment& experiment, int world_size) {
   if (world_size == 0) return;
   const ConfigNode* world = experiment.document.find("world");
-  if (world != nullptr && world->find("size") != nullptr && experiment.world.size != world_size) {
-    refuse(experiment, "world.size",
-           {.what = "world.size contradicts the launch that this process belongs to",
-            .got = std::to_string(experiment.world.size),
-            .expected = std::to_string(world_size) + ", the ranks that were launched",
-            .hint = "remove world.size, or launch that many ranks"});
-  }
+  refuse_if(
+      experiment,
+      world != nullptr && world->find("size") != nullptr && experiment.world.size != world_size,
+      "world.size",
+      {.what = "world.size contradicts the launch that this process belongs to",
+       .got = std::to_string(experiment.world.size),
+       .expected = std::to_string(world_size) + ", the ranks that were launched",
+       .hint = "remove world.size, or launch that many ranks"});
   experiment.world.size = world_size;
 }
 
@@ -138,20 +139,16 @@ void check_points(const std::vector<Experiment>& points, const ConfigNode& file)
                          .expected = "labels that tell the points apart",
                          .hint = "report.repeats runs each point several times"});
     }
-    if (point.output_dir != first.output_dir) {
-      refuse(point, "output.dir",
-             {.what = "output.dir cannot be swept",
-              .got = point.output_dir,
-              .expected = "one folder for all points of the sweep",
-              .hint = "the rows of a sweep are one result"});
-    }
-    if (point.name != first.name) {
-      refuse(point, "name",
-             {.what = "the name cannot be swept",
-              .got = point.name,
-              .expected = "one name for all points of the sweep",
-              .hint = "labels tell the points apart"});
-    }
+    refuse_if(point, point.output_dir != first.output_dir, "output.dir",
+              {.what = "output.dir cannot be swept",
+               .got = point.output_dir,
+               .expected = "one folder for all points of the sweep",
+               .hint = "the rows of a sweep are one result"});
+    refuse_if(point, point.name != first.name, "name",
+              {.what = "the name cannot be swept",
+               .got = point.name,
+               .expected = "one name for all points of the sweep",
+               .hint = "labels tell the points apart"});
   }
 }
 

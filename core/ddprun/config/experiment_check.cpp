@@ -41,12 +41,11 @@ void check_backend(const Experiment& e) {
   for (const auto& [changed, key] :
        {std::pair{comm.gloo_threads != defaults.gloo_threads, "world.gloo_threads"},
         {comm.interface != defaults.interface, "world.interface"}}) {
-    if (!changed) continue;
-    refuse(e, key,
-           {.what = std::string(key) + " is an option of gloo",
-            .got = said("world.backend", name_of(comm.backend)),
-            .expected = "world.backend gloo or hierarchical",
-            .hint = "add one of them, or remove it"});
+    refuse_if(e, changed, key,
+              {.what = std::string(key) + " is an option of gloo",
+               .got = said("world.backend", name_of(comm.backend)),
+               .expected = "world.backend gloo or hierarchical",
+               .hint = "add one of them, or remove it"});
   }
 }
 
@@ -54,41 +53,37 @@ void check_backend(const Experiment& e) {
 void check_backend_of_device(const Experiment& e) {
   const bool cuda = e.world.device == DeviceKind::cuda;
   const BackendKind backend = e.world.comm.backend;
-  if (cuda && backend != BackendKind::automatic && backend != BackendKind::nccl) {
-    refuse(e, "world.backend",
-           {.what = said("world.backend", name_of(backend)) + " joins ranks on the CPU",
-            .got = "world.device cuda",
-            .expected = "nccl or auto",
-            .hint = "remove `backend:`, or run on device cpu"});
-  }
-  if (!cuda && backend == BackendKind::nccl) {
-    refuse(e, "world.backend",
-           {.what = "world.backend nccl joins ranks on GPUs",
-            .got = said("world.device", name_of(e.world.device)),
-            .expected = "auto, gloo, shm, hierarchical or mpi",
-            .hint = "add `device: cuda`, or take another backend"});
-  }
+  refuse_if(e, cuda && backend != BackendKind::automatic && backend != BackendKind::nccl,
+            "world.backend",
+            {.what = said("world.backend", name_of(backend)) + " joins ranks on the CPU",
+             .got = "world.device cuda",
+             .expected = "nccl or auto",
+             .hint = "remove `backend:`, or run on device cpu"});
+  refuse_if(e, !cuda && backend == BackendKind::nccl, "world.backend",
+            {.what = "world.backend nccl joins ranks on GPUs",
+             .got = said("world.device", name_of(e.world.device)),
+             .expected = "auto, gloo, shm, hierarchical or mpi",
+             .hint = "add `device: cuda`, or take another backend"});
 }
 
 // What the CPU has no need of.
 void check_emulation(const Experiment& e) {
-  if (e.world.device == DeviceKind::cpu && e.world.emulate_ranks_on_one_gpu) {
-    refuse(e, "world.emulate_ranks_on_one_gpu",
-           {.what = "world.emulate_ranks_on_one_gpu needs a GPU",
-            .got = said("world.device", name_of(e.world.device)),
-            .expected = "world.device cuda",
-            .hint = "ranks on the CPU share it anyway: remove the option"});
-  }
+  refuse_if(e, e.world.device == DeviceKind::cpu && e.world.emulate_ranks_on_one_gpu,
+            "world.emulate_ranks_on_one_gpu",
+            {.what = "world.emulate_ranks_on_one_gpu needs a GPU",
+             .got = said("world.device", name_of(e.world.device)),
+             .expected = "world.device cuda",
+             .hint = "ranks on the CPU share it anyway: remove the option"});
 }
 
 // A GPU's memory is not the process's.
 void check_memory_limit(const Experiment& e) {
-  if (e.world.device == DeviceKind::cpu || e.world.memory_limit_gb == 0) return;
-  refuse(e, "world.memory_limit_gb",
-         {.what = "world.memory_limit_gb limits the memory of the host",
-          .got = said("world.device", name_of(e.world.device)),
-          .expected = "world.device cpu",
-          .hint = "remove it"});
+  const bool limited = e.world.memory_limit_gb != 0;
+  refuse_if(e, e.world.device != DeviceKind::cpu && limited, "world.memory_limit_gb",
+            {.what = "world.memory_limit_gb limits the memory of the host",
+             .got = said("world.device", name_of(e.world.device)),
+             .expected = "world.device cpu",
+             .hint = "remove it"});
 }
 
 // What only a kind writes that has live outputs.
@@ -118,6 +113,10 @@ std::string origin_of(const ConfigNode& document, const std::string& path) {
 void refuse(const Experiment& e, const std::string& path, ErrorText text) {
   text.where = origin_of(e.document, path);
   throw ConfigError(std::move(text));
+}
+
+void refuse_if(const Experiment& e, bool wrong, const std::string& path, ErrorText text) {
+  if (wrong) refuse(e, path, std::move(text));
 }
 
 void refuse_above(const Experiment& e, const std::string& path, const MemoryNeed& need,

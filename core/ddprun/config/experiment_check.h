@@ -17,6 +17,8 @@ std::string said(const char* key, const std::string& value);
 
 /// Throws ConfigError of the value at a dotted path; `text` lacks its `where`.
 [[noreturn]] void refuse(const Experiment& experiment, const std::string& path, ErrorText text);
+/// The same, if it is `wrong`.
+void refuse_if(const Experiment& experiment, bool wrong, const std::string& path, ErrorText text);
 
 /// Bytes that each of this machine's ranks would take.
 struct MemoryNeed {

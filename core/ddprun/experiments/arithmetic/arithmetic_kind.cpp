@@ -36,12 +36,12 @@ std::string batch_words(const RunStatistics& run) {
 }
 
 void refuse_missing(const Experiment& e, bool missing, const char* key) {
-  if (!missing) return;
-  refuse(e, std::string("arithmetic.") + key,
-         {.what = fmt::format("arithmetic.{} is missing", key),
-          .got = "nothing to compute with",
-          .expected = "a number above 0",
-          .hint = "`ddprun describe arithmetic` shows all keys; docs/arithmetic.md has examples"});
+  refuse_if(
+      e, missing, std::string("arithmetic.") + key,
+      {.what = fmt::format("arithmetic.{} is missing", key),
+       .got = "nothing to compute with",
+       .expected = "a number above 0",
+       .hint = "`ddprun describe arithmetic` shows all keys; docs/arithmetic.md has examples"});
 }
 
 void add_memory(const ArithmeticConfig& c, Sample& sample, RankResult& result) {

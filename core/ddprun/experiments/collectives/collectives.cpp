@@ -105,13 +105,12 @@ std::string crowded(const std::vector<const RunStatistics*>& runs) {
 
 /// Which backend `auto` takes is known when the ranks have met, too late to refuse anything.
 void check_backend_is_named(const Experiment& e) {
-  if (e.world.comm.backend != BackendKind::automatic) return;
-  refuse(e, "world.backend",
-         {.what = "experiment collectives measures a backend that is named",
-          .got = "world.backend auto",
-          .expected = "gloo, shm, hierarchical, mpi or nccl",
-          .hint = "world: {size: 2, backend: gloo}; a sweep over world.backend compares "
-                  "several"});
+  refuse_if(e, e.world.comm.backend == BackendKind::automatic, "world.backend",
+            {.what = "experiment collectives measures a backend that is named",
+             .got = "world.backend auto",
+             .expected = "gloo, shm, hierarchical, mpi or nccl",
+             .hint = "world: {size: 2, backend: gloo}; a sweep over world.backend compares "
+                     "several"});
 }
 
 void check_meaning(const Experiment& e) {
@@ -141,9 +140,8 @@ void check_support(const Experiment& e) {
   const auto& c = e.as<CollectivesConfig>();
   const BackendKind backend = e.world.comm.backend;
   const std::string lacks = backend_lacks(backend, c.collective, scalar_type(c.dtype), c.op);
-  if (lacks.empty()) return;
-  refuse(
-      e, "collectives.dtype",
+  refuse_if(
+      e, !lacks.empty(), "collectives.dtype",
       {.what = fmt::format("backend {} has {}", name_of(backend), lacks),
        .got = fmt::format("{} of {} by {}", name_of(c.collective), name_of(c.dtype), name_of(c.op)),
        .expected = "a type and an operation that the backend has",

@@ -22,29 +22,24 @@ void check_model(const Experiment& e, const TrainingConfig& c) {
   const std::string got =
       "d_model " + std::to_string(m.d_model) + ", heads " + std::to_string(m.heads);
   const std::string given = at_path(e.document, "model.heads") ? "model.heads" : "model.d_model";
-  if (m.d_model % m.heads != 0) {
-    refuse(e, given,
-           {.what = "model.heads does not divide model.d_model",
-            .got = got,
-            .expected = "d_model a multiple of heads",
-            .hint = "change one of the two"});
-  }
-  if (m.positions == Positions::rope && m.head_dim() % 2 != 0) {
-    refuse(e, given,
-           {.what = "the dimension of a head must be even: RoPE rotates pairs",
-            .got = got + ": " + std::to_string(m.head_dim()) + " a head",
-            .expected = "d_model / heads even",
-            .hint = "change d_model or heads"});
-  }
+  refuse_if(e, m.d_model % m.heads != 0, given,
+            {.what = "model.heads does not divide model.d_model",
+             .got = got,
+             .expected = "d_model a multiple of heads",
+             .hint = "change one of the two"});
+  refuse_if(e, m.positions == Positions::rope && m.head_dim() % 2 != 0, given,
+            {.what = "the dimension of a head must be even: RoPE rotates pairs",
+             .got = got + ": " + std::to_string(m.head_dim()) + " a head",
+             .expected = "d_model / heads even",
+             .hint = "change d_model or heads"});
   refuse_unused(e, m.positions != Positions::rope && m.rope_theta != ModelConfig().rope_theta,
                 "model.rope_theta", said("model.positions", name_of(m.positions)));
-  if (const std::string key = m.beyond_fused(); !key.empty() && m.kernels == KernelSet::fused) {
-    refuse(e, "model." + key,
-           {.what = "the fused kernels compute the course's block alone",
-            .got = "model." + key + " beside model.kernels fused",
-            .expected = "RMSNorm, RoPE, SwiGLU, no biases, and q, k and v one by one",
-            .hint = "model: {kernels: reference}"});
-  }
+  const std::string beyond = m.beyond_fused();
+  refuse_if(e, !beyond.empty() && m.kernels == KernelSet::fused, "model." + beyond,
+            {.what = "the fused kernels compute the course's block alone",
+             .got = "model." + beyond + " beside model.kernels fused",
+             .expected = "RMSNorm, RoPE, SwiGLU, no biases, and q, k and v one by one",
+             .hint = "model: {kernels: reference}"});
   if (!m.frozen.empty()) {
     with_place(origin_of(e.document, "model.frozen"), [&] { model_parameters(m); });
   }
@@ -70,15 +65,13 @@ void check_divisible(const Experiment& e, const std::string& key, std::int64_t b
 void check_batch(const Experiment& e, const TrainingConfig& c) {
   const TrainConfig& t = c.train;
   const bool global = t.global_batch > 0;
-  if (global == (t.batch_per_rank > 0)) {
-    refuse(e, "train",
-           {.what = "train must give the batch exactly once",
-            .got = global ? "global_batch " + std::to_string(t.global_batch) +
-                                " and batch_per_rank " + std::to_string(t.batch_per_rank)
-                          : "neither global_batch nor batch_per_rank",
-            .expected = "global_batch (over all ranks) or batch_per_rank",
-            .hint = global ? "remove one of them" : "train: {global_batch: 8}"});
-  }
+  refuse_if(e, global == (t.batch_per_rank > 0), "train",
+            {.what = "train must give the batch exactly once",
+             .got = global ? "global_batch " + std::to_string(t.global_batch) +
+                                 " and batch_per_rank " + std::to_string(t.batch_per_rank)
+                           : "neither global_batch nor batch_per_rank",
+             .expected = "global_batch (over all ranks) or batch_per_rank",
+             .hint = global ? "remove one of them" : "train: {global_batch: 8}"});
   const std::string accumulation = std::to_string(t.accumulate) + " accumulation";
   if (global) {
     check_divisible(e, "train.global_batch", t.global_batch, e.world.size * t.accumulate,
@@ -91,35 +84,29 @@ void check_batch(const Experiment& e, const TrainingConfig& c) {
 void check_schedule(const Experiment& e, const TrainingConfig& c) {
   const ScheduleConfig& schedule = c.optimizer.schedule;
   const std::int64_t steps = c.train.all_steps();
-  if (schedule.warmup_steps > steps) {
-    refuse(e, "optimizer.schedule.warmup_steps",
-           {.what = "the learning rate would never finish its warm-up",
-            .got = std::to_string(schedule.warmup_steps) + " warm-up steps of the schedule",
-            .expected = "at most the " + std::to_string(steps) +
-                        " steps of the run (train.warmup_steps " +
-                        std::to_string(c.train.warmup_steps) + " + train.steps " +
-                        std::to_string(c.train.steps) + ")",
-            .hint = "lower it, or train longer"});
-  }
-  if (schedule.min_lr > c.optimizer.lr) {
-    refuse(e, "optimizer.schedule.min_lr",
-           {.what = "optimizer.schedule.min_lr is above optimizer.lr",
-            .got = number_text(schedule.min_lr),
-            .expected = "at most " + number_text(c.optimizer.lr),
-            .hint = "lr is the schedule's highest rate"});
-  }
+  refuse_if(
+      e, schedule.warmup_steps > steps, "optimizer.schedule.warmup_steps",
+      {.what = "the learning rate would never finish its warm-up",
+       .got = std::to_string(schedule.warmup_steps) + " warm-up steps of the schedule",
+       .expected = "at most the " + std::to_string(steps) +
+                   " steps of the run (train.warmup_steps " + std::to_string(c.train.warmup_steps) +
+                   " + train.steps " + std::to_string(c.train.steps) + ")",
+       .hint = "lower it, or train longer"});
+  refuse_if(e, schedule.min_lr > c.optimizer.lr, "optimizer.schedule.min_lr",
+            {.what = "optimizer.schedule.min_lr is above optimizer.lr",
+             .got = number_text(schedule.min_lr),
+             .expected = "at most " + number_text(c.optimizer.lr),
+             .hint = "lr is the schedule's highest rate"});
 }
 
 void check_optimizer(const Experiment& e, const TrainingConfig& c) {
   const OptimizerConfig& o = c.optimizer;
   const OptimizerConfig defaults;
-  if (o.betas.size() != 2) {
-    refuse(e, "optimizer.betas",
-           {.what = "optimizer.betas must hold two numbers",
-            .got = fmt::format("[{}]", fmt::join(o.betas, ", ")),
-            .expected = "two numbers",
-            .hint = "write both, as in [0.9, 0.95]"});
-  }
+  refuse_if(e, o.betas.size() != 2, "optimizer.betas",
+            {.what = "optimizer.betas must hold two numbers",
+             .got = fmt::format("[{}]", fmt::join(o.betas, ", ")),
+             .expected = "two numbers",
+             .hint = "write both, as in [0.9, 0.95]"});
   const std::string name = said("optimizer.name", name_of(o.name));
   const bool adamw = o.name == OptimizerKind::adamw;
   refuse_unused(e, adamw && o.momentum != defaults.momentum, "optimizer.momentum", name);
@@ -132,52 +119,44 @@ void check_optimizer(const Experiment& e, const TrainingConfig& c) {
     with_place(origin_of(e.document, "optimizer.groups"),
                [&] { group_settings(trained_names(c.model), o); });
   }
-  if (o.overlap && o.clip_norm > 0) {
-    refuse(e, "optimizer.overlap",
-           {.what = "optimizer.overlap cannot run with optimizer.clip_norm",
-            .got = "clip_norm " + number_text(o.clip_norm),
-            .expected = "clip_norm 0",
-            .hint = "clipping needs the norm of all gradients before the first update: "
-                    "remove one of them"});
-  }
+  refuse_if(e, o.overlap && o.clip_norm > 0, "optimizer.overlap",
+            {.what = "optimizer.overlap cannot run with optimizer.clip_norm",
+             .got = "clip_norm " + number_text(o.clip_norm),
+             .expected = "clip_norm 0",
+             .hint = "clipping needs the norm of all gradients before the first update: "
+                     "remove one of them"});
 }
 
 void check_data(const Experiment& e, const TrainingConfig& c) {
   const std::string source = said("data.source", name_of(c.data.source));
   const bool random = c.data.source == DataKind::random;
-  if (!random && c.data.path.empty()) {
-    refuse(e, "data.source",
-           {.what = source + " needs data.path",
-            .got = "no path",
-            .expected = "a file or folder, or a list of them",
-            .hint = "add `path:` under `data:`"});
-  }
-  if (c.data.source == DataKind::text && c.model.vocab_size < 256) {
-    refuse(e, "model.vocab_size",
-           {.what = "text is read as bytes, which need a vocabulary of 256",
-            .got = "model.vocab_size " + std::to_string(c.model.vocab_size),
-            .expected = ">= 256",
-            .hint = "raise model.vocab_size"});
-  }
+  refuse_if(e, !random && c.data.path.empty(), "data.source",
+            {.what = source + " needs data.path",
+             .got = "no path",
+             .expected = "a file or folder, or a list of them",
+             .hint = "add `path:` under `data:`"});
+  refuse_if(e, c.data.source == DataKind::text && c.model.vocab_size < 256, "model.vocab_size",
+            {.what = "text is read as bytes, which need a vocabulary of 256",
+             .got = "model.vocab_size " + std::to_string(c.model.vocab_size),
+             .expected = ">= 256",
+             .hint = "raise model.vocab_size"});
   refuse_unused(e, random && !c.data.path.empty(), "data.path", source);
-  if (!c.data.weights.empty() && c.data.weights.size() != c.data.path.size()) {
-    refuse(e, "data.weights",
-           {.what = "data.weights has not one number for each path",
-            .got = std::to_string(c.data.weights.size()) + " weights of " +
-                   std::to_string(c.data.path.size()) + " paths",
-            .expected = "as many weights as data.path has entries",
-            .hint = "a path with wildcards is one entry"});
-  }
+  refuse_if(e, !c.data.weights.empty() && c.data.weights.size() != c.data.path.size(),
+            "data.weights",
+            {.what = "data.weights has not one number for each path",
+             .got = std::to_string(c.data.weights.size()) + " weights of " +
+                    std::to_string(c.data.path.size()) + " paths",
+             .expected = "as many weights as data.path has entries",
+             .hint = "a path with wildcards is one entry"});
   refuse_unused(e, random && c.data.order != DataOrder::random, "data.order", source);
   const std::string document_end = "data.document_end";
   refuse_unused(e, random && c.data.document_end >= 0, document_end, source);
-  if (c.data.document_end >= 0 && c.execution.mode == ExecutionMode::cuda_graph) {
-    refuse(e, document_end,
-           {.what = "a captured step cannot tell documents apart yet",
-            .got = "data.document_end beside execution.mode cuda_graph",
-            .expected = "execution.mode eager: how many targets count differs from step to step",
-            .hint = "execution: {mode: eager}"});
-  }
+  refuse_if(e, c.data.document_end >= 0 && c.execution.mode == ExecutionMode::cuda_graph,
+            document_end,
+            {.what = "a captured step cannot tell documents apart yet",
+             .got = "data.document_end beside execution.mode cuda_graph",
+             .expected = "execution.mode eager: how many targets count differs from step to step",
+             .hint = "execution: {mode: eager}"});
   const bool types = c.data.source == DataKind::tokens;
   refuse_unused(e, !types && c.data.token_type != DataConfig().token_type, "data.token_type",
                 source);
@@ -198,13 +177,11 @@ void check_eval(const Experiment& e, const TrainingConfig& c) {
   const std::string source = said("data.source", name_of(c.data.source));
   const bool random = c.data.source == DataKind::random;
   refuse_unused(e, random && !eval.path.empty(), path, source);
-  if (!random && eval.path.empty()) {
-    refuse(e, "train.eval",
-           {.what = "train.eval needs data that is not trained on",
-            .got = source + ", no train.eval.path",
-            .expected = "a file or folder, or a list of them",
-            .hint = "add `path:` under `eval:`"});
-  }
+  refuse_if(e, !random && eval.path.empty(), "train.eval",
+            {.what = "train.eval needs data that is not trained on",
+             .got = source + ", no train.eval.path",
+             .expected = "a file or folder, or a list of them",
+             .hint = "add `path:` under `eval:`"});
 }
 
 void check_recompute(const Experiment& e, const TrainingConfig& c) {
@@ -214,92 +191,79 @@ void check_recompute(const Experiment& e, const TrainingConfig& c) {
   if (c.model.recompute.none()) return;
   refuse_unused(e, c.train.measure == StepExtent::forward, key,
                 said("train.measure", name_of(c.train.measure)));
-  if (c.execution.mode == ExecutionMode::cuda_graph) {
-    refuse(e, key,
-           {.what = "model.recompute cannot run with execution.mode cuda_graph",
-            .got = to_string(c.model.recompute),
-            .expected = "model.recompute none",
-            .hint = "a captured backward cannot put the random generator back to where the forward "
-                    "was: remove one of them"});
-  }
+  refuse_if(
+      e, c.execution.mode == ExecutionMode::cuda_graph, key,
+      {.what = "model.recompute cannot run with execution.mode cuda_graph",
+       .got = to_string(c.model.recompute),
+       .expected = "model.recompute none",
+       .hint = "a captured backward cannot put the random generator back to where the forward "
+               "was: remove one of them"});
 }
 
 // Moments are made in the first step, so the one that is recorded is not it.
 void check_recorded_step(const Experiment& e, const TrainingConfig& c, const std::string& key) {
-  if (c.train.warmup_steps >= 2) return;
-  refuse(e, key,
-         {.what = "a warm-up step behind the first is recorded, as the first makes the optimizer's "
-                  "moments",
-          .got = said("train.warmup_steps", std::to_string(c.train.warmup_steps)),
-          .expected = "at least 2",
-          .hint = "raise train.warmup_steps, or remove the option"});
+  refuse_if(
+      e, c.train.warmup_steps < 2, key,
+      {.what = "a warm-up step behind the first is recorded, as the first makes the optimizer's "
+               "moments",
+       .got = said("train.warmup_steps", std::to_string(c.train.warmup_steps)),
+       .expected = "at least 2",
+       .hint = "raise train.warmup_steps, or remove the option"});
 }
 
 void check_recorders(const Experiment& e, const TrainingConfig& c) {
   if (c.profile.memory) check_recorded_step(e, c, "profile.memory");
   if (!c.profile.operators) return;
   check_recorded_step(e, c, "profile.operators");
-  if (e.world.device != DeviceKind::cpu) {
-    refuse(e, "profile.operators",
-           {.what = "operators are recorded on the CPU alone",
-            .got = said("world.device", name_of(e.world.device)),
-            .expected = "world.device cpu",
-            .hint = "on a GPU Nsight Systems shows the kernels, and profile.memory records what "
-                    "they compute in"});
-  }
-  if (!c.profile.memory) return;
-  refuse(e, "profile.operators",
-         {.what = "operators would be timed in the step that the record of its memory slows down",
-          .got = "profile.memory and profile.operators",
-          .expected = "one of them",
-          .hint = "run the experiment once with each"});
+  refuse_if(e, e.world.device != DeviceKind::cpu, "profile.operators",
+            {.what = "operators are recorded on the CPU alone",
+             .got = said("world.device", name_of(e.world.device)),
+             .expected = "world.device cpu",
+             .hint = "on a GPU Nsight Systems shows the kernels, and profile.memory records what "
+                     "they compute in"});
+  refuse_if(
+      e, c.profile.memory, "profile.operators",
+      {.what = "operators would be timed in the step that the record of its memory slows down",
+       .got = "profile.memory and profile.operators",
+       .expected = "one of them",
+       .hint = "run the experiment once with each"});
 }
 
 // What would be asked for and not written.
 void check_profile(const Experiment& e, const TrainingConfig& c) {
-  if (c.profile.steps > c.train.steps) {
-    refuse(e, "profile.steps",
-           {.what = "profile.steps is more than the measured steps",
-            .got = std::to_string(c.profile.steps),
-            .expected = "at most " + said("train.steps", std::to_string(c.train.steps)),
-            .hint = "lower it, or raise train.steps"});
-  }
+  refuse_if(e, c.profile.steps > c.train.steps, "profile.steps",
+            {.what = "profile.steps is more than the measured steps",
+             .got = std::to_string(c.profile.steps),
+             .expected = "at most " + said("train.steps", std::to_string(c.train.steps)),
+             .hint = "lower it, or raise train.steps"});
   if (!c.profile.memory_snapshot) return;
   const std::string snapshot = "profile.memory_snapshot";
-  if (e.world.device == DeviceKind::cpu) {
-    refuse(e, snapshot,
-           {.what = snapshot + " is the history of a GPU's allocator",
-            .got = "world.device cpu",
-            .expected = "world.device cuda",
-            .hint = "memory by phase is in every result, on the CPU too"});
-  }
-  if (c.train.warmup_steps == 0) {
-    refuse(e, snapshot,
-           {.what = snapshot + " records warm-up steps, and there are none",
-            .got = "train.warmup_steps 0",
-            .expected = "at least 1",
-            .hint = "raise train.warmup_steps, or remove the option"});
-  }
+  refuse_if(e, e.world.device == DeviceKind::cpu, snapshot,
+            {.what = snapshot + " is the history of a GPU's allocator",
+             .got = "world.device cpu",
+             .expected = "world.device cuda",
+             .hint = "memory by phase is in every result, on the CPU too"});
+  refuse_if(e, c.train.warmup_steps == 0, snapshot,
+            {.what = snapshot + " records warm-up steps, and there are none",
+             .got = "train.warmup_steps 0",
+             .expected = "at least 1",
+             .hint = "raise train.warmup_steps, or remove the option"});
 }
 
 // A graph is captured from a step of the warm-up, after some that were eager.
 void check_execution(const Experiment& e, const TrainingConfig& c) {
   if (c.execution.mode != ExecutionMode::cuda_graph) return;
-  if (e.world.device != DeviceKind::cuda) {
-    refuse(e, "execution.mode",
-           {.what = "execution.mode cuda_graph is of GPUs",
-            .got = said("world.device", name_of(e.world.device)),
-            .expected = "world.device cuda",
-            .hint = "set `mode: eager` under `execution:`"});
-  }
+  refuse_if(e, e.world.device != DeviceKind::cuda, "execution.mode",
+            {.what = "execution.mode cuda_graph is of GPUs",
+             .got = said("world.device", name_of(e.world.device)),
+             .expected = "world.device cuda",
+             .hint = "set `mode: eager` under `execution:`"});
   const std::int64_t least = ExecutionConfig::kEagerSteps + 1;
-  if (c.train.warmup_steps < least) {
-    refuse(e, "train.warmup_steps",
-           {.what = "execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
-            .got = std::to_string(c.train.warmup_steps),
-            .expected = "at least " + std::to_string(least),
-            .hint = "raise train.warmup_steps"});
-  }
+  refuse_if(e, c.train.warmup_steps < least, "train.warmup_steps",
+            {.what = "execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
+             .got = std::to_string(c.train.warmup_steps),
+             .expected = "at least " + std::to_string(least),
+             .hint = "raise train.warmup_steps"});
 }
 
 std::vector<OptionInfo> listed(OptimizerConfig config) {
@@ -319,10 +283,6 @@ void check_update(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
-bool is_text(const DataConfig& data) {
-  return data.source == DataKind::text || !data.tokenizer.empty();
-}
-
 void check_sample(const Experiment& e, const TrainingConfig& c) {
   const SampleConfig& sample = c.train.sample;
   if (sample.every == 0) {
@@ -331,24 +291,24 @@ void check_sample(const Experiment& e, const TrainingConfig& c) {
     refuse_unused(e, sample.tokens != SampleConfig().tokens, "train.sample.tokens", never);
     refuse_unused(e, sample.temperature != SampleConfig().temperature, "train.sample.temperature",
                   never);
-  } else if (!is_text(c.data) || sample.prompt.empty()) {
-    refuse(e, "train.sample",
-           {.what = "train.sample writes text, behind a prompt",
-            .got = said("data.source", name_of(c.data.source)) + ", a prompt of " +
-                   std::to_string(sample.prompt.size()) + " bytes",
-            .expected = "data.source text, or tokens with data.tokenizer, and a prompt",
-            .hint = "data.tokenizer names the tokenizer.json of token files"});
+    return;
   }
+  const bool text = c.data.source == DataKind::text || !c.data.tokenizer.empty();
+  refuse_if(e, !text || sample.prompt.empty(), "train.sample",
+            {.what = "train.sample writes text, behind a prompt",
+             .got = said("data.source", name_of(c.data.source)) + ", a prompt of " +
+                    std::to_string(sample.prompt.size()) + " bytes",
+             .expected = "data.source text, or tokens with data.tokenizer, and a prompt",
+             .hint = "data.tokenizer names the tokenizer.json of token files"});
 }
 
 // Without gradients nothing is exchanged, so that no strategy could be told from another.
 void check_forward_alone(const Experiment& e, const TrainingConfig& c) {
-  if (c.train.measure != StepExtent::forward || e.world.size == 1) return;
-  refuse(e, "train.measure",
-         {.what = "train.measure forward has no gradients to exchange between ranks",
-          .got = "world.size " + std::to_string(e.world.size),
-          .expected = "world.size 1",
-          .hint = "or train.measure forward_backward, which exchanges them"});
+  refuse_if(e, c.train.measure == StepExtent::forward && e.world.size > 1, "train.measure",
+            {.what = "train.measure forward has no gradients to exchange between ranks",
+             .got = "world.size " + std::to_string(e.world.size),
+             .expected = "world.size 1",
+             .hint = "or train.measure forward_backward, which exchanges them"});
 }
 
 }  // namespace
