@@ -62,8 +62,8 @@ def experiment(backend, ranks, sizes):
 def ddprun(backend, launcher=lambda ranks: ()):
     """A side that is a backend of ours: (ranks, sizes) -> microseconds of each size."""
     def run(ranks, sizes):
-        _, result, _ = sides.run_collectives(experiment(backend, ranks, sizes), launcher(ranks), sides.MPI_ENVIRONMENT)
-        return {row["work"]["bytes"]: row["statistics"]["time_us"]["median"] for row in result["rows"]}
+        result, _ = sides.run_experiment(experiment(backend, ranks, sizes), launcher(ranks), sides.MPI_ENVIRONMENT)
+        return {row["work"]["bytes"]: row["statistics"]["time_us"]["median"] for row in sides.proved_rows(result)}
     return run
 
 

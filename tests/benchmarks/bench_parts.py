@@ -38,9 +38,9 @@ def own_rows(sizes):
         experiment = sides.collectives("all-reduce", {"size": 2, "backend": backend},
                                        {"collectives.bytes": [int(size) * 1_000_000 for size in sizes]}, ALL_REDUCE_REPEAT)
         experiment["collectives"]["memory"] = memory
-        found, result, others = sides.run_collectives(experiment)
+        result, others = sides.run_experiment(experiment)
         results.append({"side": side, "other_cpus": others, "statistics": [row["statistics"] for row in result["rows"]]})
-        for (_, _, megabytes), ms in found.items():
+        for (_, _, megabytes), ms in sides.collective_medians(result).items():
             medians[str(megabytes)][side] = ms
     return medians, results
 

@@ -233,12 +233,6 @@ def collectives(name, world, sweep, repeat):
             "collectives": {"collective": "all_reduce", "dtype": "float32", "op": "sum"}, "repeat": repeat, "sweep": sweep}
 
 
-def run_collectives(experiment, launcher=(), environment=None):
-    """Runs it; returns (backend, memory, megabytes) -> median milliseconds of the slowest rank, the result, and what others took."""
-    result, others = run_experiment(experiment, launcher, environment)
-    return collective_medians(result), result, others
-
-
 def proved_rows(result):
     """Its rows; what was not proved is no figure."""
     for row in result["rows"]:
