@@ -21,8 +21,8 @@ std::string first_of_all(ProcessGroup& group, const std::string& own) {
   return {};
 }
 
-std::optional<OtherLine> first_other_line(ProcessGroup& group, std::vector<std::string> lines,
-                                          const std::string& none) {
+std::optional<ErrorText> first_other_line(ProcessGroup& group, std::vector<std::string> lines,
+                                          const std::string& none, ErrorText text) {
   lines.push_back(none);
   const std::string own = list_text(lines, "\n");
   const auto hashes = group.all_gather_object(fmt::format("{:x}", hash64(own)));
@@ -32,7 +32,9 @@ std::optional<OtherLine> first_other_line(ProcessGroup& group, std::vector<std::
       std::ranges::find_if(texts, [&](const auto& each) { return each != texts[0]; });
   const auto of_other = split_at(*other, '\n'), of_first = split_at(texts[0], '\n');
   const auto [got, expected] = std::ranges::mismatch(of_other, of_first);
-  return OtherLine{static_cast<int>(other - texts.begin()), *got, *expected};
+  text.got = fmt::format("on rank {}: {}", other - texts.begin(), *got);
+  text.expected = "as on rank 0: " + *expected;
+  return text;
 }
 
 std::vector<double> of_all_ranks(ProcessGroup& group, double own) {

@@ -45,14 +45,13 @@ std::vector<std::string> described(const ParameterRoles& roles) {
 
 /// What travels is laid out by each rank's own model. All ranks call it.
 void check_same_model(const ParameterRoles& roles, ProcessGroup& group) {
-  const auto other = first_other_line(group, described(roles), "no parameter more");
-  if (!other) return;
-  throw ConfigError({.what = "the ranks' models are not the same",
-                     .where = "the model's parameters",
-                     .got = fmt::format("on rank {}: {}", other->rank, other->got),
-                     .expected = "as on rank 0: " + other->expected,
-                     .hint = "each rank registers the same parameters in the same order, lays them "
-                             "out alike, and freezes the same"});
+  const auto other =
+      first_other_line(group, described(roles), "no parameter more",
+                       {.what = "the ranks' models are not the same",
+                        .where = "the model's parameters",
+                        .hint = "each rank registers the same parameters in the same order, lays "
+                                "them out alike, and freezes the same"});
+  if (other) throw ConfigError(*other);
 }
 
 std::string text_of(const Plugin& plugin) { return plugin.called + " " + plugin.options_text; }
@@ -93,13 +92,12 @@ std::vector<std::string> described(const Plan& plan) {
 
 /// `lines`: what each rank's program chose, or what follows from it. All ranks call it.
 void check_same_choices(const std::vector<std::string>& lines, ProcessGroup& group) {
-  const auto other = first_other_line(group, lines, "a plan without more");
-  if (!other) return;
-  throw ConfigError({.what = "the ranks were given different plugins, options or optimizers",
-                     .where = "DataParallel",
-                     .got = fmt::format("on rank {}: {}", other->rank, other->got),
-                     .expected = "as on rank 0: " + other->expected,
-                     .hint = "each rank takes them from the same names and numbers"});
+  const auto other =
+      first_other_line(group, lines, "a plan without more",
+                       {.what = "the ranks were given different plugins, options or optimizers",
+                        .where = "DataParallel",
+                        .hint = "each rank takes them from the same names and numbers"});
+  if (other) throw ConfigError(*other);
 }
 
 /// Lets the precision convert all parameters.

@@ -62,14 +62,13 @@ void StepsAlike::compare_with(const std::string& begun) {
   if (!compares_) return;
   std::vector<std::string> steps = std::exchange(steps_, {});
   if (!begun.empty()) steps.push_back(begun);
-  const auto other = first_other_line(group_, std::move(steps), "no step more");
-  if (!other) return;
-  throw Error({.what = "the ranks were told different steps",
-               .where = "DataParallel",
-               .got = fmt::format("on rank {}: {}", other->rank, other->got),
-               .expected = "as on rank 0: " + other->expected,
-               .hint = "what decides on micro-batches, learning rates, clipping or "
-                       "drop_gradients() must be the same on all ranks: all-reduce a loss first"});
+  const auto other = first_other_line(
+      group_, std::move(steps), "no step more",
+      {.what = "the ranks were told different steps",
+       .where = "DataParallel",
+       .hint = "what decides on micro-batches, learning rates, clipping or "
+               "drop_gradients() must be the same on all ranks: all-reduce a loss first"});
+  if (other) throw Error(*other);
 }
 
 }  // namespace ddprun
