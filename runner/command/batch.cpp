@@ -103,7 +103,7 @@ class Batch {
     bool anything_new = false;
     ++occasion_.round;
     if (std::ranges::any_of(file.rows, &BatchRow::cannot_run)) {
-      display_.message(plan.name + ": this machine cannot run all of it: " + obstacles(plan));
+      display_.message(plan.name + ": not all of it can run here: " + obstacles_of(file.rows));
     }
     OpenRounds rounds(plan, executor_);
     for (BatchRow* const each : in_turns(file.rows)) {
@@ -113,7 +113,7 @@ class Batch {
         if (row.status == RowStatus::not_run) row.reason = "the batch was interrupted before";
       } else if (each->earlier) {
         take_over(*each);
-      } else if (row.status == RowStatus::not_here) {
+      } else if (!each->runs_here()) {
         continue;
       } else if (const Row* const broken = failed_before(*each)) {
         row.reason =

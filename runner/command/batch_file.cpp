@@ -1,7 +1,10 @@
 // From a plan to a row, and from an outcome to a row's status.
 #include "runner/command/batch_file.h"
 
+#include <algorithm>
+
 #include "ddprun/base/json.h"
+#include "ddprun/base/ranges.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_statistics.h"
 
@@ -45,7 +48,9 @@ Row unrun_row(const PlannedFile& file, const PlannedTurn& turn, const std::strin
   row.work = planned.work;
   row.conditions = planned.conditions;
   row.conditions[kLaunch]["launcher"] = launcher;
-  if (!planned.not_here.empty()) set_failed(row, RowStatus::not_here, planned.not_here);
+  if (!planned.not_here.empty()) {
+    set_failed(row, planned.fails ? RowStatus::failed : RowStatus::not_here, planned.not_here);
+  }
   return row;
 }
 
@@ -78,6 +83,15 @@ void finish_row(Row& row, const Outcome& outcome) {
     return;
   }
   judge(row);
+}
+
+std::string obstacles_of(std::span<const BatchRow> rows) {
+  std::vector<std::string> reasons;
+  for (const BatchRow& each : rows) {
+    if (!each.cannot_run() || std::ranges::count(reasons, each.row.reason) > 0) continue;
+    reasons.push_back(each.row.reason);
+  }
+  return list_text(reasons, "\n");
 }
 
 std::string unsaved(const Row& row) {

@@ -50,12 +50,15 @@ struct BatchRow {
 
   /// Whether this machine can run it, and it is not done with all of its steps.
   bool runs_here() const { return planned != nullptr && planned->not_here.empty(); }
-  bool cannot_run() const { return row.status == RowStatus::not_here && !earlier; }
+  bool cannot_run() const { return planned != nullptr && !runs_here() && !earlier; }
   /// The complete result that it was taken from, or an empty path.
   std::filesystem::path found_in() const {
     return row.taken_from.empty() ? std::filesystem::path() : earlier->folder;
   }
 };
+
+/// Why rows cannot run, each reason once.
+std::string obstacles_of(std::span<const BatchRow> rows);
 
 struct FileResult {
   const PlannedFile& plan;

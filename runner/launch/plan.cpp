@@ -156,12 +156,20 @@ void check_here(PlannedRun& planned, const PlanOptions& options) {
   }
 }
 
-/// The same on all ranks of a launch, as they agree on the contents.
-void check_unfinished(PlannedRun& planned) {
+/// What earlier runs have done is the same on all ranks of a launch, as they agree on the contents.
+void check_earlier(PlannedRun& planned, const PlanOptions& options) {
+  const Experiment& experiment = planned.experiment;
   try {
-    planned.experiment.kind->check_unfinished(planned.experiment);
+    experiment.kind->check_unfinished(experiment);
   } catch (const ConfigError& error) {
     planned.not_here = error.what();
+  }
+  try {
+    experiment.kind->check_unsaved(experiment);
+  } catch (const ConfigError& error) {
+    if (options.joined_world_size > 0) throw;
+    planned.not_here = error.what();
+    planned.fails = true;
   }
 }
 
@@ -206,7 +214,7 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   } catch (const ConfigError&) {
     if (planned.not_here.empty()) throw;
   }
-  if (planned.not_here.empty()) check_unfinished(planned);
+  if (planned.not_here.empty()) check_earlier(planned, options);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned, contents);
   planned.conditions = process_conditions();

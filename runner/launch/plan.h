@@ -35,6 +35,7 @@ struct PlannedRun {
   std::string baseline;       ///< the fingerprint of the run that it is compared with; empty: none
   std::optional<Account> account = {};  ///< if a check needed it; account_of() has it anyway
   std::string not_here;  ///< why this machine cannot run it, though it is valid; empty: it can
+  bool fails = false;    ///< not_here is what an earlier run left: its row fails
 };
 
 struct PlannedFile {

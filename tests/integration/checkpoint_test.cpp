@@ -238,6 +238,17 @@ TEST_F(Checkpoint, OfASweepThatWasInterruptedTheRestRuns) {
   run({save_, "train.resume_from=latest", "train.steps=5"});
 }
 
+TEST_F(Checkpoint, ARowThatEarlierCheckpointsAreInTheWayOfFails) {
+  folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, zero1]}\n", 3));
+  run({save_});
+  fs::remove_all(folder_.path() / "results");  // as if it had been interrupted in its second row
+  fs::remove_all(folder_.path() / "saved/strategy=flat");
+  const CommandResult rest = run({save_, "--resume"}, 1);
+  EXPECT_THAT(rest.out, HasSubstr("failed: the folder has checkpoints of an earlier run"));
+  EXPECT_THAT(rest.out, HasSubstr("✓ proved")) << "the other row runs";
+  EXPECT_THAT(rest.err, HasSubstr("hint: train.resume_from: latest goes on"));
+}
+
 TEST_F(Checkpoint, APointWhoseLabelIsTooLongForAFolderHasOne) {
   std::string groups;
   for (const char* name : {"q", "k", "v", "output"}) {

@@ -197,8 +197,8 @@ TEST(NotHere, InABatchItIsARowAndTheOthersRun) {
   folder.write("batch/b/here.yaml", tiny_experiment());
   for (const Words& words : {Words{"batch"}, {"batch/a/there.yaml", "batch/b/here.yaml"}}) {
     const CommandResult run = must_run(folder, words);
-    EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("proved in 1 of 1 rows")));
-    EXPECT_THAT(run.err, HasSubstr("there: this machine cannot run all of it: "));
+    EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("proved in 1 of 1 row")));
+    EXPECT_THAT(run.err, HasSubstr("there: not all of it can run here: "));
     EXPECT_EQ(statuses(result_of(folder, "here")), std::vector<std::string>{"ok"});
     EXPECT_TRUE(only_result(folder, "there").empty());
     fs::remove_all(folder.path() / "results");

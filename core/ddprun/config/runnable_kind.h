@@ -115,6 +115,8 @@ class RunnableKind : public ExperimentKind {
   /// go on. Its contents() are read.
   virtual void check_unfinished(const Experiment&) const {}
   /// Tells apart what runs of the experiment save last, which another run can go on from; 0:
+  /// Throws ConfigError if what an earlier run saved is in its way: its row fails.
+  virtual void check_unsaved(const Experiment&) const {}
   /// nothing is there. Throws ConfigError if it cannot be read.
   virtual std::uint64_t saved(const Experiment&) const { return 0; }
   /// Lets the experiment go on from what is there: saved() is not 0.

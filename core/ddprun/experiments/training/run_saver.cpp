@@ -101,7 +101,8 @@ void check_checkpoint_folder(const Experiment& experiment, const fs::path& resum
        .where = folder.string(),
        .got = there.rbegin()->second.filename().string(),
        .expected = "a folder without checkpoints, or a run that goes on from them",
-       .hint = "train.resume_from: latest goes on; or set another train.checkpoint.path"});
+       .hint = "train.resume_from: latest goes on; to begin anew, remove the folder or set another "
+               "train.checkpoint.path"});
 }
 
 RunSaver::RunSaver(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,

@@ -191,7 +191,6 @@ class TrainingKind final : public Training {
   std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
                                        std::int64_t local_ranks) const override {
     check_tokenizer(experiment);
-    check_checkpoint_folder(experiment, Resumption::folder_of(experiment));
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
       return check_memory(experiment, registry, local_ranks);
     }
@@ -276,6 +275,10 @@ class TrainingKind final : public Training {
   }
 
   std::uint64_t saved(const Experiment& experiment) const override {
+  void check_unsaved(const Experiment& experiment) const override {
+    check_checkpoint_folder(experiment, Resumption::folder_of(experiment));
+  }
+
     if (!training(experiment).train.checkpoint.saves()) return 0;
     const auto latest = find_checkpoint(checkpoint_folder(experiment));
     return latest.empty() ? 0 : hash_of(read_state(latest));
