@@ -10,6 +10,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/base/text.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/plain_json.h"
 #include "runner/report/result_files.h"
@@ -149,19 +150,24 @@ void check_head(const json& head) {
   for (const json& line : head.at("table")) line.at("figures").get_ref<const json::object_t&>();
 }
 
+/// Of a row that was measured. Throws std::exception if the ranks' checks say another status.
+void check_verdict(const Row& row) {
+  Row judged = row;
+  judge(judged);
+  if (judged.status == row.status) return;
+  throw std::runtime_error(fmt::format("status is {}, and the ranks say {}{}{}",
+                                       name_of(row.status), name_of(judged.status),
+                                       judged.ok() ? "" : ": ", judged.reason));
+}
+
 /// Of a row that is ok. Throws std::exception if it is not one that this ddprun has measured.
 void check_figures(const Row& row) {
   if (row.world_size != static_cast<std::int64_t>(row.ranks.size())) {
-    throw std::runtime_error(
-        fmt::format("world_size is {}, and it has {} ranks", row.world_size, row.ranks.size()));
+    throw std::runtime_error(fmt::format("world_size is {}, and it has {}", row.world_size,
+                                         counted(std::ssize(row.ranks), "rank")));
   }
   if (const std::string flaw = impossible(row); !flaw.empty()) throw std::runtime_error(flaw);
-  Row judged = row;
-  judge(judged);
-  if (!judged.ok()) {
-    throw std::runtime_error(fmt::format("status is ok, and the ranks say {}: {}",
-                                         name_of(judged.status), judged.reason));
-  }
+  check_verdict(row);
   if (!row.conditions.is_object() ||
       row.conditions.value(kRanks, json()) != observed_conditions(row)) {
     throw std::runtime_error("its conditions are not those that the ranks observed");
@@ -261,6 +267,7 @@ WholeResult whole_result(const fs::path& file) {
       json in = read.row(i);
       const bool ok = in.at("status").get<RowStatus>() == RowStatus::ok;
       result.rows.push_back(ok ? checked_row(in, read.line(i)) : row_from_json(in));
+      if (result.rows.back().measured()) check_verdict(result.rows.back());
       result.json["rows"].push_back(std::move(in));
     }
     if (!result.rows.empty()) check_head(result.json);

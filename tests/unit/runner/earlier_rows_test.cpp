@@ -57,6 +57,16 @@ TEST(EarlierRows, AWholeResultHasWhatStandsAroundItsRows) {
   }
 }
 
+TEST(EarlierRows, AStatusOtherThanWhatItsChecksSayIsNotBelieved) {
+  for (const std::string status : {"proof failed", "failed", "diverged"}) {
+    json result = whole_result();
+    result["rows"][0]["status"] = status;
+    const TemporaryFolder folder("result.json", result.dump());
+    EXPECT_THAT(error_of<ConfigError>([&] { ddprun::whole_result(folder.path() / "result.json"); }),
+                HasSubstr("status is " + status + ", and the ranks say ok"));
+  }
+}
+
 TEST(EarlierRows, AResultWhoseRowsAreThereStillIsNotComplete) {
   TemporaryFolder folder("known/T1/result.json", whole_result().dump());
   const auto complete_one = [&folder] {
@@ -84,7 +94,7 @@ TEST(EarlierRows, ADamagedRowIsSaidAndLeftOut) {
   const std::pair<const char*, const char*> damages[] = {
       {R"({"op": "replace", "path": "/ranks", "value": []})",
        "world_size is 2, and it has 0 ranks"},
-      {R"({"op": "remove", "path": "/ranks/1"})", "it has 1 ranks"},
+      {R"({"op": "remove", "path": "/ranks/1"})", "it has 1 rank"},
       {R"({"op": "replace", "path": "/world_size", "value": 2.5})",
        "/world_size does not agree with the rest"},
       {R"({"op": "replace", "path": "/world_size", "value": "2"})", "must be number"},
