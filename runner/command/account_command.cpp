@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -16,6 +17,7 @@
 #include "runner/command/account_options.h"
 #include "runner/command/commands.h"
 #include "runner/launch/plan.h"
+#include "runner/launch/planned_accounts.h"
 #include "runner/report/account_table.h"
 #include "runner/report/terminal.h"
 
@@ -83,12 +85,10 @@ class MachineRates {
 /// Without speeds.
 std::vector<AccountLine> lines_of(const PlannedFile& plan, const AccountOptions& options) {
   std::vector<AccountLine> lines;
-  for (const PlannedRun& run : plan.runs) {
-    const auto account =
-        options.ranks_per_host == 0
-            ? account_of(run)
-            : run.experiment.kind->account(run.experiment, *run.registry, options.ranks_per_host);
-    if (!account) {
+  const auto accounts = accounts_of(plan.runs, options.ranks_per_host);
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    const PlannedRun& run = plan.runs[i];
+    if (!accounts[i]) {
       throw ConfigError({.what = "this kind of experiment has no account",
                          .where = plan.file.string(),
                          .got = "experiment " + run.experiment.kind->name(),
@@ -97,7 +97,7 @@ std::vector<AccountLine> lines_of(const PlannedFile& plan, const AccountOptions&
     }
     const std::string label = run.experiment.label.empty() ? plan.name : run.experiment.label;
     lines.push_back({.label = label,
-                     .account = *account,
+                     .account = *accounts[i],
                      .memory_bytes = options.memory_bytes,
                      .yaml = yaml_of(run, !options.ranks.empty())});
   }
@@ -116,14 +116,14 @@ int account_command(const Request& request) {
     for (const std::int64_t ranks : options.ranks.empty() ? as_written : options.ranks) {
       std::vector<std::string> overrides = request.overrides;
       if (ranks > 0) overrides.push_back(fmt::format("world.size={}", ranks));
-      const PlannedFile plan =
+      PlannedFile plan =
           plan_file(file, {overrides, request.plugin_paths, request.output, 0}, cache);
       if (!plan.error.empty()) {
         std::cerr << "error: " << plan.error << "\n";
         return kExitUsage;
       }
       for (AccountLine& line : lines_of(plan, options)) lines.push_back(std::move(line));
-      runs.insert(runs.end(), plan.runs.begin(), plan.runs.end());
+      std::ranges::move(plan.runs, std::back_inserter(runs));
     }
   }
   // Behind all that is predicted in child processes, as this process has threads from here on.

@@ -21,6 +21,7 @@
 #include "runner/command/resumption.h"
 #include "runner/html/html_report.h"
 #include "runner/launch/execute.h"
+#include "runner/launch/planned_accounts.h"
 #include "runner/report/report_output.h"
 #include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"

@@ -22,6 +22,7 @@
 #include "ddprun/measure/environment.h"
 #include "runner/command/out_file.h"
 #include "runner/launch/plan.h"
+#include "runner/launch/planned_accounts.h"
 #include "runner/launch/shipped_files.h"
 #include "runner/report/account_table.h"
 #include "runner/report/terminal.h"

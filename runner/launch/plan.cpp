@@ -302,10 +302,6 @@ std::string obstacles(const PlannedFile& plan) {
   return text;
 }
 
-std::optional<Account> account_of(const PlannedRun& run) {
-  return run.account ? run.account : run.experiment.kind->account(run.experiment, *run.registry);
-}
-
 bool ranks_write(const PlannedFile& plan) {
   return std::ranges::any_of(plan.runs, [](const PlannedRun& run) {
     return run.experiment.kind->ranks_write(run.experiment);

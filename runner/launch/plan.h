@@ -66,9 +66,6 @@ std::vector<PlannedTurn> turns_of(const PlannedFile& plan);
 /// of its runs, each reason once. Empty: it can.
 std::string obstacles(const PlannedFile& plan);
 
-/// What a rank of the run would take; empty: its kind does not predict it.
-std::optional<Account> account_of(const PlannedRun& run);
-
 /// Whether the ranks of one of its runs write files.
 bool ranks_write(const PlannedFile& plan);
 

@@ -19,6 +19,7 @@
 #include "ddprun/config/sweep.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/account.h"
+#include "runner/launch/planned_accounts.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {

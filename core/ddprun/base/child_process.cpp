@@ -65,17 +65,20 @@ bool read_available(int fd, std::string& text) {
   return n < 0;
 }
 
-/// What the child writes until it ends, or nothing more if the time is over. The end of the pipe
+/// What the child writes until it ends, or writes nothing for so long. The end of the pipe
 /// says nothing: a process that the child started may hold it open.
-std::string read_until_end(int fd, pid_t pid, std::int64_t end_ns, bool& ended) {
+std::string read_until_end(int fd, pid_t pid, std::int64_t limit_ns, bool& ended) {
   ::fcntl(fd, F_SETFL, O_NONBLOCK);
   std::string text;
   bool open = true;
-  for (ended = false; !ended && now_ns() < end_ns;) {
+  std::int64_t since_ns = now_ns();
+  for (ended = false; !ended && now_ns() - since_ns < limit_ns;) {
     pollfd ready = {.fd = open ? fd : -1, .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, open ? 10 : 1);
     ended = has_ended(pid);  // before the pipe is read: nothing comes after it
+    const std::size_t before = text.size();
     open = open && read_available(fd, text);
+    if (text.size() > before) since_ns = now_ns();
   }
   return text;
 }
@@ -105,7 +108,7 @@ ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s
   writing.reset();
   bool in_time = false;
   const auto limit_ns = static_cast<std::int64_t>(limit_s * 1e9);
-  ChildReport report{read_until_end(reading.get(), pid, now_ns() + limit_ns, in_time), {}};
+  ChildReport report{read_until_end(reading.get(), pid, limit_ns, in_time), {}};
   ::kill(-pid, SIGKILL);
   ::kill(pid, SIGKILL);  // it may have no group yet, or another
   int status = 0;

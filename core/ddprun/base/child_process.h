@@ -12,10 +12,10 @@ struct ChildReport {
 };
 
 /// Forks this process, runs `body` there with the descriptor to which it writes what it has to say,
-/// and waits until it ends. One that has not ended after `limit_s` is killed, and so is what it
-/// started and left. Nothing else that it prints is seen. Only the calling thread goes on in the
-/// child: `body` must not need another. Throws std::system_error if the system has no process or
-/// pipe left.
+/// and waits until it ends. One that has not ended `limit_s` after it began or last wrote is
+/// killed, and so is what it started and left. Nothing else that it prints is seen. Only the
+/// calling thread goes on in the child: `body` must not need another. Throws std::system_error if
+/// the system has no process or pipe left.
 ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s);
 
 /// "9 (Killed)"

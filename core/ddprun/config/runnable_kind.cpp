@@ -6,8 +6,9 @@
 
 namespace ddprun {
 
-std::optional<Account> RunnableKind::account(const Experiment&, const PluginRegistry&,
-                                             std::int64_t /*ranks_per_host*/) const {
+std::vector<Account> RunnableKind::accounts(std::span<const Experiment* const>,
+                                            const PluginRegistry&,
+                                            std::int64_t /*ranks_per_host*/) const {
   return {};
 }
 

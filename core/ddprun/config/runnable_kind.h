@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,18 +70,18 @@ class RunnableKind : public ExperimentKind {
   /// whatever machine. The registry has made all plugins of the experiment.
   virtual void check_plugins(const Experiment&, const PluginRegistry&) const {}
   /// Throws ConfigError if this machine cannot run what is valid. Its devices are there.
-  /// `local_ranks`: ranks on this machine as far as it is known. Returns the account() if it was
+  /// `local_ranks`: ranks on this machine as far as it is known. Returns the account if it was
   /// needed for that.
   virtual std::optional<Account> check_machine(const Experiment&, const PluginRegistry&,
                                                std::int64_t /*local_ranks*/) const {
     return {};
   }
-  /// What a rank will hold and send, by the experiment alone: nothing runs, and this machine does
-  /// not count. Nothing: the kind does not predict it. `ranks_per_host` 0: all are on one. Throws
-  /// ConfigError if the plugins refuse.
-  virtual std::optional<Account> account(const Experiment& experiment,
-                                         const PluginRegistry& registry,
-                                         std::int64_t ranks_per_host = 0) const;
+  /// What a rank of each experiment will hold and send, by that alone: nothing runs, and this
+  /// machine does not count. Empty: the kind does not predict it. `ranks_per_host` 0: all are on
+  /// one. Throws ConfigError if the plugins refuse.
+  virtual std::vector<Account> accounts(std::span<const Experiment* const> experiments,
+                                        const PluginRegistry& registry,
+                                        std::int64_t ranks_per_host) const;
   /// Whether its strategy promises that each gradient becomes the mean over the ranks, so that such
   /// experiments train alike. Nothing: the kind does not train. check_plugins() has passed.
   virtual std::optional<bool> trains_exactly(const Experiment&, const PluginRegistry&) const {
@@ -114,9 +115,9 @@ class RunnableKind : public ExperimentKind {
   /// Throws ConfigError if runs of the experiment have done all of it: of a sweep the other points
   /// go on. Its contents() are read.
   virtual void check_unfinished(const Experiment&) const {}
-  /// Tells apart what runs of the experiment save last, which another run can go on from; 0:
   /// Throws ConfigError if what an earlier run saved is in its way: its row fails.
   virtual void check_unsaved(const Experiment&) const {}
+  /// Tells apart what runs of the experiment save last, which another run can go on from; 0:
   /// nothing is there. Throws ConfigError if it cannot be read.
   virtual std::uint64_t saved(const Experiment&) const { return 0; }
   /// Lets the experiment go on from what is there: saved() is not 0.

@@ -32,6 +32,19 @@ TEST(ChildProcess, EveryOtherEndIsSaid) {
   EXPECT_EQ(hung.death, "no end within 0.2 s");
 }
 
+TEST(ChildProcess, HasTheLimitForEachThingThatItSays) {
+  const ChildReport report = run_in_child(
+      [](int fd) {
+        for (int i = 0; i < 4; ++i) {
+          ::usleep(300'000);
+          write_all(fd, ".");
+        }
+      },
+      1);
+  EXPECT_EQ(report.text, "....");
+  EXPECT_EQ(report.death, "");
+}
+
 TEST(ChildProcess, EndsInAProgramThatIgnoresItsChildren) {
   std::signal(SIGCHLD, SIG_IGN);
   const ChildReport report = run_in_child([](int fd) { write_all(fd, "all"); }, 2);

@@ -49,6 +49,24 @@ TEST_F(DryStep, IsOfAnyNumberOfRanks) {
   EXPECT_LT(moments_of(many), moments_of(few) / 50);
 }
 
+TEST_F(DryStep, OfManyEachIsAsByItself) {
+  std::vector<Experiment> experiments;
+  for (const char* strategy : {"flat", "zero1_cs336", "torch_ddp", "fsdp", "local_sgd", "naive"}) {
+    experiments.push_back(experiment_of(std::string("{name: ") + strategy + "}", 3));
+    experiments.push_back(experiments.back());
+    training(experiments.back()).model.layers = 5000;
+    experiments.push_back(experiment_of(std::string("{name: ") + strategy + "}", 4, "sdpa"));
+  }
+  std::vector<const Experiment*> all;
+  for (const Experiment& each : experiments) all.push_back(&each);
+  const std::vector<Account> accounts = dry_steps(all, registry());
+  ASSERT_EQ(accounts.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(to_json(accounts[i]), to_json(dry_step(*all[i], registry()))) << i;
+  }
+  EXPECT_THAT(accounts[1].unknown, HasSubstr("takes 4096 layers at most"));
+}
+
 TEST_F(DryStep, IsOfTheRankThatHoldsMost) {
   // Whole parameters: the largest ones leave other ranks with less.
   const Account account = dry_step(experiment_of("{name: zero1_cs336}", 3), registry());

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "ddprun/base/child_process.h"
@@ -124,6 +125,38 @@ Account account_of_rank(const Experiment& experiment, const PluginRegistry& regi
           .tokens = batch_per_rank(experiment) * training(experiment).model.context_length};
 }
 
+Account not_known(const Experiment& experiment, std::string why) {
+  return {.ranks = static_cast<int>(experiment.world.size), .unknown = std::move(why)};
+}
+
+/// In the child: of the rank that holds most.
+Account account_of_most(const Experiment& experiment, const PluginRegistry& registry,
+                        int ranks_per_host) {
+  if (const std::int64_t layers = training(experiment).model.layers; layers > kMostLayers) {
+    return not_known(
+        experiment,
+        fmt::format("a step without memory takes {} layers at most, not {}", kMostLayers, layers));
+  }
+  const std::int64_t tokens = micro_batch(experiment) * training(experiment).model.context_length;
+  if (tokens > kMostTokens) {
+    return not_known(
+        experiment,
+        fmt::format("a step without memory takes {} tokens at most, not {}", kMostTokens, tokens));
+  }
+  if (ranks_per_host == 0) ranks_per_host = static_cast<int>(experiment.world.size);
+  try {
+    int rank = 0;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      Account account = account_of_rank(experiment, registry, rank, ranks_per_host);
+      if (account.rank <= rank) return account;
+      rank = account.rank;
+    }
+    return not_known(experiment, "no rank holds most");
+  } catch (const std::exception& error) {
+    return not_known(experiment, reason_of(error));
+  }
+}
+
 /// Of a rank beside its tensors, as measured (docs/performance.md, "Many ranks"): always, and as
 /// much as its tensors up to some size.
 constexpr double kFixedBytes = 12e6;
@@ -165,40 +198,33 @@ std::optional<std::int64_t> observed_step(const TrainingConfig& config, std::int
 }
 
 Account dry_step(const Experiment& experiment, const PluginRegistry& registry, int ranks_per_host) {
-  const auto ranks = static_cast<int>(experiment.world.size);
-  if (ranks_per_host == 0) ranks_per_host = ranks;
-  const auto unknown = [ranks](std::string why) {
-    return Account{.ranks = ranks, .unknown = std::move(why)};
-  };
-  if (const std::int64_t layers = training(experiment).model.layers; layers > kMostLayers) {
-    return unknown(
-        fmt::format("a step without memory takes {} layers at most, not {}", kMostLayers, layers));
-  }
-  const std::int64_t tokens = micro_batch(experiment) * training(experiment).model.context_length;
-  if (tokens > kMostTokens) {
-    return unknown(
-        fmt::format("a step without memory takes {} tokens at most, not {}", kMostTokens, tokens));
-  }
-  int rank = 0;
-  const auto body = [&](int fd) {
-    ::unsetenv("NVTX_INJECTION64_PATH");  // no profiler takes it for a rank
-    try {
-      write_all(fd,
-                json_text(to_json(account_of_rank(experiment, registry, rank, ranks_per_host))));
-    } catch (const std::exception& error) {
-      write_all(fd, json_text(to_json(Account{.unknown = reason_of(error)})));
+  const Experiment* const one = &experiment;
+  return dry_steps({&one, 1}, registry, ranks_per_host).front();
+}
+
+std::vector<Account> dry_steps(std::span<const Experiment* const> experiments,
+                               const PluginRegistry& registry, int ranks_per_host) {
+  std::vector<Account> accounts;
+  while (accounts.size() < experiments.size()) {
+    const auto left = experiments.subspan(accounts.size());
+    const ChildReport report = run_in_child(
+        [&](int fd) {
+          ::unsetenv("NVTX_INJECTION64_PATH");  // no profiler takes it for a rank
+          for (const Experiment* each : left) {
+            const Account account = account_of_most(*each, registry, ranks_per_host);
+            write_all(fd, json_text(to_json(account)) + "\n");
+          }
+        },
+        kLimitS);
+    std::istringstream lines(report.text.substr(0, report.text.rfind('\n') + 1));
+    for (std::string line; std::getline(lines, line);) {
+      accounts.push_back(account_from_json(parse_json(line)));
     }
-  };
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    const ChildReport report = run_in_child(body, kLimitS);
-    if (!report.death.empty()) {
-      return {.ranks = ranks, .rank = rank, .unknown = "a step without memory was " + report.death};
-    }
-    Account account = account_from_json(parse_json(report.text));
-    if (account.rank <= rank) return account;
-    rank = account.rank;
+    if (accounts.size() == experiments.size()) break;
+    accounts.push_back(
+        not_known(*experiments[accounts.size()], "a step without memory was " + report.death));
   }
-  return unknown("no rank holds most");
+  return accounts;
 }
 
 double rank_bytes(double tensors) {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
@@ -28,6 +30,10 @@ namespace ddprun {
 /// `ranks_per_host` 0: all are on one.
 Account dry_step(const Experiment& experiment, const PluginRegistry& registry,
                  int ranks_per_host = 0);
+/// dry_step() of each, in one process as far as none crashes there: to begin one takes longer than
+/// a step, the longer the more memory this process has.
+std::vector<Account> dry_steps(std::span<const Experiment* const> experiments,
+                               const PluginRegistry& registry, int ranks_per_host = 0);
 
 /// The step whose phases a run observes that begins at step `first`: the last of the warm-up that
 /// runs phase by phase; nothing if there is none.

@@ -201,9 +201,10 @@ class TrainingKind final : public Training {
     return {};
   }
 
-  std::optional<Account> account(const Experiment& experiment, const PluginRegistry& registry,
-                                 std::int64_t ranks_per_host) const override {
-    return dry_step(experiment, registry, static_cast<int>(ranks_per_host));
+  std::vector<Account> accounts(std::span<const Experiment* const> experiments,
+                                const PluginRegistry& registry,
+                                std::int64_t ranks_per_host) const override {
+    return dry_steps(experiments, registry, static_cast<int>(ranks_per_host));
   }
 
   std::optional<bool> trains_exactly(const Experiment& experiment,
@@ -274,11 +275,11 @@ class TrainingKind final : public Training {
     Resumption::check_unfinished(experiment);
   }
 
-  std::uint64_t saved(const Experiment& experiment) const override {
   void check_unsaved(const Experiment& experiment) const override {
     check_checkpoint_folder(experiment, Resumption::folder_of(experiment));
   }
 
+  std::uint64_t saved(const Experiment& experiment) const override {
     if (!training(experiment).train.checkpoint.saves()) return 0;
     const auto latest = find_checkpoint(checkpoint_folder(experiment));
     return latest.empty() ? 0 : hash_of(read_state(latest));
