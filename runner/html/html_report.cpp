@@ -44,13 +44,16 @@ json text_table_json(const TextTable& table) {
   return {{"columns", mapped(table.columns, column)}, {"lines", std::move(lines)}};
 }
 
+/// In what a table's cells show it.
+std::string shown_unit(const Quantity& of) {
+  const bool percents = of.unit == "fraction" && of.text && of.text(1).starts_with("100");
+  return percents ? "%" : of.unit;
+}
+
 json kind_json(const ExperimentKind& kind) {
   const auto words = [](const Quantity& of) {
-    return json{{"key", of.key},
-                {"unit", of.unit},
-                {"title", of.title},
-                {"meaning", of.meaning},
-                {"remark", of.remark}};
+    return json{{"key", of.key},     {"unit", of.unit},       {"shown", shown_unit(of)},
+                {"title", of.title}, {"meaning", of.meaning}, {"remark", of.remark}};
   };
   return {{"note", kind.words().table_note},
           {"checks", kind.words().checks},

@@ -95,7 +95,7 @@ function memoryFigures(view) {
 function columnMeanings(view) {
   return view.kinds.map(kind => element("div", {}, view.kinds.length > 1 ? below(view, kind) : null, definitions(view.data.kinds[kind].quantities
     .filter(({key}) => view.rows.some(row => key in row.figures))
-    .map(({title, key, unit, meaning, remark}) => [title ? `${title} (${key})` : key, wordsOf({meaning, unit, remark})]))));
+    .map(each => [each.title ? `${each.title} (${each.key})` : each.key, wordsOf(each)]))));
 }
 
 function writtenTexts(view) {

@@ -78,7 +78,7 @@ function writeState() {
 }
 
 /** Of a quantity; keys stand between backticks there. */
-const wordsOf = ({meaning, unit, remark}) => [meaning + (unit ? `, in ${unit}` : ""), remark].filter(Boolean).join(". ").replaceAll("`", "");
+const wordsOf = ({meaning, shown, remark}) => [meaning + (shown ? `, in ${shown}` : ""), remark].filter(Boolean).join(". ").replaceAll("`", "");
 
 /** The table of all rows, above everything that follows from them. */
 class RowTable {

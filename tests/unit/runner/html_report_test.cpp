@@ -46,7 +46,13 @@ TEST(HtmlReport, HasTheResultButForItsTimelines) {
   EXPECT_EQ(data[0]["command"], R"(ddprun 'it'\''s.yaml')") << "as a shell takes it";
   EXPECT_EQ(data[0]["table"]["lines"].size(), 2U);
   EXPECT_EQ(data[0]["table"]["columns"][1]["title"], "step ms");
-  EXPECT_EQ(data[0]["kinds"]["training"]["quantities"][0]["key"], "step_ms");
+  const json& quantities = data[0]["kinds"]["training"]["quantities"];
+  EXPECT_EQ(quantities[0]["key"], "step_ms");
+  EXPECT_EQ(quantities[0]["shown"], "ms");
+  for (const char* key : {"exposed_share", "overlapped_share", "mfu"}) {
+    EXPECT_EQ(element_of(quantities, "key", key)["shown"], "%") << key;
+  }
+  EXPECT_EQ(element_of(quantities, "key", "error_feedback")["shown"], "fraction");
 }
 
 TEST(HtmlReport, HasTheTimelineOfTheLinesThatTheResultChose) {
