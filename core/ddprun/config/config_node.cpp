@@ -303,7 +303,8 @@ ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    throw ConfigError({.what = "YAML syntax error: " + error.msg,
+    const bool deep = error.msg == YAML::ErrorMsg::BAD_FILE;  // the parser's own word for it
+    throw ConfigError({.what = "YAML syntax error: " + (deep ? "too many levels" : error.msg),
                        .where = builder.position(error.mark),
                        .got = "text that is no YAML",
                        .expected = "YAML 1.2",

@@ -164,7 +164,8 @@ class ValueReader {
   }
 
   static std::string quoted_hint(const ConfigNode& node) {
-    return node.quoted ? "remove the quotes" : null_hint(node);
+    const bool quotes_alone = node.quoted && plain_type(node.scalar) != PlainType::text;
+    return quotes_alone ? "remove the quotes" : null_hint(node);
   }
 
   static std::string bool_hint(const ConfigNode& node) {

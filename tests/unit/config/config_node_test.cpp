@@ -89,6 +89,8 @@ TEST(ConfigNode, SyntaxErrorsAreOurs) {
   EXPECT_THAT(parse_error("a: *nowhere\n"),
               AllOf(StartsWith("YAML syntax error: the referenced anchor is not defined"),
                     HasSubstr("\n  where: a.yaml:1:4\n")));
+  EXPECT_THAT(parse_error("a: " + std::string(9000, '[')),
+              StartsWith("YAML syntax error: too many levels\n"));
 }
 
 TEST(ConfigNode, AQuoteThatDoesNotEndIsAnError) {

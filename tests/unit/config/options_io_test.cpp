@@ -172,6 +172,7 @@ TEST(ReadOptions, AnIntegerThatYamlsVersionsReadDifferently) {
                  "leave the zero out"));
   EXPECT_THAT(error_of("bucket_mb: -007\n"), HasSubstr("can be read as two numbers"));
   EXPECT_THAT(error_of("steps: '010'\n"), HasSubstr("remove the quotes"));
+  EXPECT_THAT(error_of("steps: '1,000'\n"), Not(HasSubstr("remove the quotes"))) << "still text";
   EXPECT_EQ(error_of("steps: 0x10\n"), "no error");
   EXPECT_EQ(error_of("steps: +5\n"), "no error");
 }
