@@ -55,8 +55,9 @@ TextTable table_of(const std::vector<AccountLine>& lines) {
   const bool times = !lines.empty() && lines.front().speed.has_value();
   TextTable table;
   table.columns = {{"experiment", false}, {"ranks"}};
-  for (const MemoryCategory category : categories) {
-    table.columns.push_back({name_of(category), true, 9});
+  int drop_order = 9;
+  for (const MemoryCategory category : categories) {  // what a step holds all the time goes last
+    table.columns.push_back({name_of(category), true, drop_order++});
   }
   table.columns.insert(table.columns.end(),
                        {{"peak MB"}, {"in", false, 4}, {"set-up MB", true, 8}});

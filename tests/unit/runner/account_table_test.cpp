@@ -57,6 +57,19 @@ TEST(AccountTable, NamesTheFastestThatFitsAndWhereComputingTakesLonger) {
                "tokens/s\n"));
 }
 
+TEST(AccountTable, OnANarrowTerminalParametersAreTheLastCategoryToGo) {
+  int kept = 0;
+  for (int width = 60; width < 200; ++width) {
+    const std::string out = account_output(some_lines(), ReportFormat::table, {.width = width});
+    const std::string dropped = out.substr(std::min(out.size(), out.find("too few for: ")));
+    const bool saved = dropped.find("saved for backward") == std::string::npos;
+    const bool parameters = dropped.find("parameters") == std::string::npos;
+    EXPECT_TRUE(parameters || !saved) << width;
+    if (parameters && !saved) ++kept;
+  }
+  EXPECT_GE(kept, 1);
+}
+
 TEST(AccountTable, JsonHasTheSame) {
   const auto json = nlohmann::json::parse(account_output(some_lines(), ReportFormat::json, {}));
   for (const auto& [key, value] :
