@@ -379,7 +379,9 @@ int run_batch(const Request& request) {
   const auto refusals = [&request](const std::vector<PlannedFile>& files, bool from_folder) {
     return refusals_of_some(files, from_folder, request.resume);
   };
-  if (request.max_restarts == 0) return run_planned(request, {"run", refusals, run});
+  if (request.max_restarts == 0) {
+    return run_planned(request, {request.resume ? "run --resume" : "run", refusals, run});
+  }
   return run_planned(request, {"--max-restarts",
                                refusals,
                                run,

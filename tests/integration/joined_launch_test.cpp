@@ -76,6 +76,13 @@ TEST(JoinedLaunch, RankZeroSaysWhatIsTakenOver) {
   }
 }
 
+TEST(JoinedLaunch, ResumingIsOfAllRanks) {  // who resumes waits for what rank 0 decides
+  Launch launch(2);
+  launch.start(0, {"one.yaml"});
+  launch.start(1, {"one.yaml", "--resume"});
+  launch.expect_all(2, HasSubstr(R"(command = "run" on rank 0; "run --resume" on rank 1)"));
+}
+
 TEST(JoinedLaunch, ARankThatRefusesSaysSoAndTheOthersSayItToo) {
   Launch launches[] = {Launch(3), Launch(3)};  // one does not come at all: nobody waits for it
   DdprunProcess *others[2], *refusing[2];
