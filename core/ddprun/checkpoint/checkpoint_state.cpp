@@ -28,7 +28,7 @@ constexpr const char* kOwnHash = "hash";
                      .where = file.string(),
                      .got = why,
                      .expected = "what train.checkpoint writes",
-                     .hint = "`ddprun checkpoint inspect PATH` shows what is there"});
+                     .hint = "name the folder of another checkpoint of the run: PATH/step-..."});
 }
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
@@ -138,7 +138,7 @@ fs::path find_checkpoint(const fs::path& path) {
   }
   const std::string name = read_line(latest);
   if (checkpoint_step(name) < 0 || !fs::exists(path / name / kStateFile, ignored)) {
-    throw_unreadable(latest, name + ", which is not there");
+    throw_unreadable(latest, "'" + name + "', which is not there");
   }
   return path / name;
 }
