@@ -49,10 +49,11 @@ TextTable tensors_of(const fs::path& folder, const CheckpointState& state) {
 int inspect(const fs::path& folder, const Request& request) {
   const CheckpointState state = read_state(folder);
   std::cout << fmt::format(
-      "{}: after step {} ({} updates), of {}, strategy {}, precision {}, optimizer {}; "
+      "{}: after step {} ({}), of {}, strategy {}, precision {}, optimizer {}; "
       "written by ddprun {} with LibTorch {}\n",
-      printable_line(folder.string()), state.step, state.updates, counted(state.ranks, "rank"),
-      state.strategy, state.precision, state.optimizer, state.ddprun, state.torch);
+      printable_line(folder.string()), state.step, counted(state.updates, "update"),
+      counted(state.ranks, "rank"), state.strategy, state.precision, state.optimizer, state.ddprun,
+      state.torch);
   const Terminal terminal = table_terminal(request.columns);
   std::cout << tensors_of(folder, state).render(terminal.width, terminal.colour);
   if (request.verbosity > 0) std::cout << "\n" << state.config << "\n";

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/text.h"
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
 
@@ -45,7 +46,7 @@ bool OpenRounds::begins(std::int64_t round, std::span<const BatchRow> rows) {
 
 std::string OpenRounds::words() const {
   if (reason_.empty()) return {};
-  return fmt::format("{}: {} runs of each row: {}", plan_.name, last_, reason_);
+  return fmt::format("{}: {} of each row: {}", plan_.name, counted(last_, "run"), reason_);
 }
 
 std::string OpenRounds::find_reason(std::span<const BatchRow> rows) const {
@@ -58,7 +59,8 @@ std::string OpenRounds::find_reason(std::span<const BatchRow> rows) const {
   }
   const double minutes = seconds_since(begin_ns_) / 60;
   if (report.minutes <= 0 || minutes < report.minutes) return {};
-  return fmt::format("{:g} minutes are over{}", report.minutes,
+  return fmt::format("{:g} {} over{}", report.minutes,
+                     report.minutes == 1 ? "minute is" : "minutes are",
                      widest ? fmt::format(", the widest interval is {:.2g} %", 100 * *widest) : "");
 }
 

@@ -124,10 +124,10 @@ int tokenize_command(const Request& request) {
   write_out(request.output, [&](const TextSink& sink) { encoder.write(sink); });
   const std::int64_t bytes = bytes_of(request.paths);
   words_beside(request.output) << fmt::format(
-      "{}: {} tokens of {} bytes, {:.2f} bytes a token, {}\n"
+      "{}: {} of {}, {:.2f} bytes a token, {}\n"
       "data: {}\n"
       "model: {{vocab_size: {}}}\n",
-      printable_line(request.output), with_thousands(encoder.tokens()), with_thousands(bytes),
+      printable_line(request.output), counted(encoder.tokens(), "token"), counted(bytes, "byte"),
       static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, encoder.tokens())),
       rate(bytes, begin_ns), encoder.section(), tokenizer.size());
   return kExitDone;
@@ -153,9 +153,9 @@ int tokenizer_command(const Request& request) {
   write_out(request.output, [&](const TextSink& sink) { sink(to_tokenizer_json(vocabulary)); });
   const std::int64_t bytes = bytes_of(request.paths);
   words_beside(request.output) << fmt::format(
-      "{}: {} tokens, of {} bytes with {} different pieces, {}\n", printable_line(request.output),
-      with_thousands(std::ssize(vocabulary.tokens)), with_thousands(bytes),
-      with_thousands(std::ssize(counts)), rate(bytes, begin_ns));
+      "{}: {}, of {} with {}, {}\n", printable_line(request.output),
+      counted(std::ssize(vocabulary.tokens), "token"), counted(bytes, "byte"),
+      counted(std::ssize(counts), "different piece"), rate(bytes, begin_ns));
   return kExitDone;
 }
 

@@ -6,6 +6,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/text.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/command/batch_file.h"
@@ -49,8 +50,9 @@ class Tune {
   }
 
   int run() {
-    tell(fmt::format("{}: {} candidates, at most {:g} minutes\n{}", tuning_.file.name,
-                     tuning_.candidates.size(), request_.minutes, left_out_words(tuning_)));
+    tell(fmt::format("{}: {}, at most {}\n{}", tuning_.file.name,
+                     counted(std::ssize(tuning_.candidates), "candidate"), minutes(),
+                     left_out_words(tuning_)));
     result_.end = halving_.run({.measure = [this](const HalvingRun& due) { return measure(due); },
                                 .used_s = [this] { return seconds_since(begin_ns_); },
                                 .on_round =
@@ -71,6 +73,10 @@ class Tune {
   }
 
  private:
+  std::string minutes() const {
+    return fmt::format("{:g} minute{}", request_.minutes, request_.minutes == 1 ? "" : "s");
+  }
+
   /// What is for people only.
   void tell(const std::string& text) const {
     if (request_.format == ReportFormat::table) std::cout << text << std::flush;
@@ -83,7 +89,7 @@ class Tune {
       case HalvingEnd::within_noise:
         return "ended: more steps do not tell the rest apart";
       case HalvingEnd::time:
-        return fmt::format("ended: the next run would end after {:g} minutes", request_.minutes);
+        return "ended: the next run would end after " + minutes();
       case HalvingEnd::interrupted:  // has other words
       case HalvingEnd::none_left:
         break;

@@ -9,6 +9,7 @@
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -76,10 +77,10 @@ void ProgressWatch::resume(std::int64_t now_ns) {
 RankError ProgressWatch::error(const std::vector<RankStatus>& statuses, std::int64_t now_ns) const {
   std::vector<std::string> places;
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
-    places.push_back(fmt::format("{}{} for {:.1f} s, {} calls begun",
+    places.push_back(fmt::format("{}{} for {:.1f} s, {} begun",
                                  statuses.size() > 1 ? fmt::format("rank {} ", rank) : "",
                                  statuses[rank].phase, to_s(now_ns - ranks_[rank].since_ns),
-                                 statuses[rank].last.number));
+                                 counted(statuses[rank].last.number, "call")));
   }
   return {FailureKind::other,
           {.what = "its own work does not get on",

@@ -18,6 +18,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/store_server.h"
 #include "runner/launch/memory_words.h"
 #include "runner/launch/progress_watch.h"
@@ -361,7 +362,7 @@ Outcome not_started(const std::exception& error, std::int64_t world_size) {
       own != nullptr
           ? own->text()
           : ErrorText{.what = "the ranks could not be started",
-                      .where = fmt::format("{} ranks on this host", world_size),
+                      .where = counted(world_size, "rank") + " on this host",
                       .got = error.what(),
                       .expected = "a process and a pipe for each rank",
                       .hint =

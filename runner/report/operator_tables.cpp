@@ -56,8 +56,8 @@ std::string most_words(const OperatorTable& table, bool forward_alone) {
   };
   const auto [longest, taken] = most(&Sum::ns);
   const auto [called, times] = most(&Sum::calls);
-  return fmt::format("{} takes {} ms in {}, {} is called most, {} times", longest,
-                     milliseconds(taken.ns), counted(taken.calls, "call"), called, times.calls);
+  return fmt::format("{} takes {} ms in {}, {} is called most, {}", longest, milliseconds(taken.ns),
+                     counted(taken.calls, "call"), called, counted(times.calls, "time"));
 }
 
 /// Empty: one of the two is not there.

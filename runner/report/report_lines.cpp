@@ -67,8 +67,9 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine> failur
     }
   }
   if (proved > 0) {
-    lines.push_back({fmt::format("proved in {} of {} {}: {}", proved, runs,
-                                 repeated ? "runs" : "rows", fmt::join(checks, ", "))});
+    lines.push_back(
+        {fmt::format("proved in {} of {}: {}", proved, counted(runs, repeated ? "run" : "row"),
+                     fmt::join(checks, ", "))});
   }
   for (const std::string& words : declared) {
     lines.push_back({"as declared, which is less than proved: " + words});
@@ -88,10 +89,11 @@ void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
   }
   for (const Quantity& quantity : row.kind->quantities()) {
     if (quantity.if_counted.empty() || statistics[quantity].count == 0) continue;
-    lines.push_back({fmt::format("{}: {}: {} of {} steps, warm-up included, {}",
-                                 in_capitals(quantity.key), name, statistics[quantity].count,
-                                 row.ranks[0].samples.size(), quantity.if_counted),
-                     true});
+    lines.push_back(
+        {fmt::format("{}: {}: {} of {}, warm-up included, {}", in_capitals(quantity.key), name,
+                     statistics[quantity].count, counted(std::ssize(row.ranks[0].samples), "step"),
+                     quantity.if_counted),
+         true});
   }
 }
 
@@ -240,11 +242,12 @@ void add_restarts(const std::vector<NamedRow>& rows, std::vector<ReportLine>& li
   for (const NamedRow& each : rows) {
     const Restarts& restarts = each.row.restarts;
     if (restarts.reasons.empty()) continue;
-    lines.push_back({fmt::format(
-        "{} was started again {} (the last one: {}); {} steps or more were "
-        "done twice, and {:.1f} of {:.1f} s were useful: ETTR {:.3f}",
-        each.name, counted(std::ssize(restarts.reasons), "time"), restarts.reasons.back(),
-        restarts.steps_again, restarts.useful_s, restarts.all_s, restarts.ettr())});
+    lines.push_back(
+        {fmt::format("{} was started again {} (the last one: {}); {} or more were "
+                     "done twice, and {:.1f} of {:.1f} s were useful: ETTR {:.3f}",
+                     each.name, counted(std::ssize(restarts.reasons), "time"),
+                     restarts.reasons.back(), counted(restarts.steps_again, "step"),
+                     restarts.useful_s, restarts.all_s, restarts.ettr())});
   }
 }
 

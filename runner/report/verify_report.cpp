@@ -146,9 +146,9 @@ std::string verify_text(const json& judged, const Terminal& terminal) {
   const bool passed = judged.at("passed");
   const json& largest = judged.at("largest");
   const std::string verdict = fmt::format(
-      "{}: largest difference in {} steps of a gradient {:.3g} (bound {:.3g}), of a loss {:.3g} "
+      "{}: largest difference in {} of a gradient {:.3g} (bound {:.3g}), of a loss {:.3g} "
       "(bound {:.3g}), of an update from equal gradients {:.3g} (bound {:.3g})",
-      passed ? "passed" : "FAILED", judged.at("steps").size(),
+      passed ? "passed" : "FAILED", counted(std::ssize(judged.at("steps")), "step"),
       number_or_nan(largest.at("gradient")), number_or_nan(judged.at("bounds").at("gradient")),
       number_or_nan(largest.at("loss")), number_or_nan(judged.at("bounds").at("loss")),
       number_or_nan(largest.at("update")), VerifyBounds::kUpdate);

@@ -228,8 +228,9 @@ json json_of_candidate(const TuningResult& result, std::size_t i) {
 }  // namespace
 
 std::string round_words(const HalvingRound& round, const Tuning& tuning, const Halving& halving) {
-  std::string out = fmt::format("round {}: {} candidates, runs of {} steps; {} left", round.round,
-                                round.ran, round.steps, round.left);
+  std::string out =
+      fmt::format("round {}: {}, runs of {}; {} left", round.round, counted(round.ran, "candidate"),
+                  counted(round.steps, "step"), round.left);
   if (round.best) {
     out +=
         fmt::format("; fastest so far {}, {:.2f} ms a step", name_of_candidate(tuning, *round.best),
@@ -293,10 +294,10 @@ std::string tuned_yaml(const TuningResult& result, const std::string& machine) {
   if (!winner) return {};
   const std::string words = fmt::format(
       "{} with the setting that `ddprun tune` found:\n{}\n{}\nmeasured on {}\nby {} of real runs, "
-      "the last of {} steps; tune.json has them all",
+      "the last of {}; tune.json has them all",
       result.tuning.file.file.filename().string(), result.tuning.candidates[*winner].choice.label(),
       verdict_words(result), machine, counted(std::ssize(result.rounds), "round"),
-      result.rounds.empty() ? 0 : result.rounds.back().steps);
+      counted(result.rounds.empty() ? 0 : result.rounds.back().steps, "step"));
   return "# " + boost::replace_all_copy(words, "\n", "\n# ") + "\n\n" +
          to_yaml(tuned_document(result.tuning, result.tuning.candidates[*winner]));
 }

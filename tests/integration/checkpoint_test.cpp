@@ -19,7 +19,7 @@ TEST_F(Checkpoint, ARunThatGoesOnEndsAsTheOneThatWasNotCut) {
                                HasSubstr("saved/step-00000008")));
   const json expected = last_row(folder_);
   const CommandResult rest = run({from_4_, shuffled});
-  EXPECT_THAT(rest.out, HasSubstr("proved in 1 of 1 rows: begun with what the checkpoint holds, "));
+  EXPECT_THAT(rest.out, HasSubstr("proved in 1 of 1 row: begun with what the checkpoint holds, "));
   const json row = last_row(folder_);
   EXPECT_THAT(detail_of(row, "resumed"), AllOf(HasSubstr("step 4 of 2 ranks, bit for bit, from "),
                                                Not(HasSubstr("not as it was"))));
@@ -136,7 +136,7 @@ TEST_F(Checkpoint, ARunWhoseCheckpointIsDamagedIsNotStartedAgainAndTheNextRuns) 
   EXPECT_THAT(process.err(), AllOf(HasSubstr("killed by signal 9"),
                                    HasSubstr("it is not started again: no checkpoint can be read"),
                                    HasSubstr("[2/2] 3: ")));
-  EXPECT_THAT(process.out(), HasSubstr("1 of 1 checkpoints of train.steps=3 were"));
+  EXPECT_THAT(process.out(), HasSubstr("1 of 1 checkpoint of train.steps=3 was"));
 }
 
 TEST_F(Checkpoint, LatestBeginsWhereThereIsNoneYet) {

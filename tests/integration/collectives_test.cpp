@@ -56,7 +56,7 @@ TEST(Collectives, MoreBuffersThanMemoryMakeARowThatIsNotHereAndTheOthersRun) {
                          kQuick + "sweep: {collectives.bytes: [1000, 900000000000]}\n");
   const CommandResult run = must_run(folder, {"sizes.yaml"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("exceed this machine's free"),
-                             HasSubstr("proved in 1 of 1 rows")));
+                             HasSubstr("proved in 1 of 1 row")));
 }
 
 TEST(Collectives, MoreRanksThanCoresAreSaid) {

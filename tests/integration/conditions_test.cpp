@@ -69,7 +69,7 @@ TEST(Conditions, ARunThatIsDoneStaysUnderOtherConditions) {
   EXPECT_THAT(again.err, AllOf(HasSubstr("one: cannot run again, and stays: MALLOC_ARENA_MAX: none "
                                          "then, 1 now"),
                                HasSubstr("one: taken over from "), Not(HasSubstr("starting"))));
-  EXPECT_THAT(again.out, HasSubstr("proved in 1 of 1 rows"));
+  EXPECT_THAT(again.out, HasSubstr("proved in 1 of 1 row"));
 }
 
 TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {

@@ -183,7 +183,7 @@ TEST_F(Mpi, WithoutMpirunIsARowThatIsNotHere) {
   const CommandResult run = must_run(folder_, {"two.yaml", "--set", "world.size=2"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "),
                              HasSubstr("backend mpi joins ranks that MPI's launcher started"),
-                             HasSubstr("proved in 1 of 1 rows")));
+                             HasSubstr("proved in 1 of 1 row")));
   EXPECT_THAT(refusal_of(folder_, {"two.yaml", "--set", "world.size=2", "--set", "sweep={}"}),
               AllOf(HasSubstr("error: "), HasSubstr("mpirun -n 2 --bind-to none ddprun")));
 }

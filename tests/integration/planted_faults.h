@@ -116,7 +116,7 @@ inline std::vector<Planted> planted_faults() {
         "gradients were multiplied by 1, and by 0."}},
       {"clip_again", {fault("clip_again"), kClip}, {updated + "0: "}},
       {"other_learning_rate_once", once("learning_rate"), {"rate is 0.002, and 0.001 by its "}},
-      {"first_correction_again", {fault("first_correction"), kLater}, {"counts 1 updates, "}},
+      {"first_correction_again", {fault("first_correction"), kLater}, {"counts 1 update, "}},
       {"clip_by_rank_once",
        once("clip_by_rank", {kClip}),
        {"step_scalars_equal", in_step, "rank 1 has"}},

@@ -29,7 +29,7 @@ const char* noun_of(mode_t mode) {
   return S_ISSOCK(mode) ? "a socket, not a file" : "a device, not a file";
 }
 
-std::string bytes_text(std::int64_t bytes) { return with_thousands(bytes) + " bytes"; }
+std::string bytes_text(std::int64_t bytes) { return counted(bytes, "byte"); }
 
 }  // namespace
 

@@ -66,6 +66,10 @@ std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", with_thousands(count), noun, count == 1 ? "" : "s");
 }
 
+std::string all_counted(std::int64_t count, std::string_view noun) {
+  return count == 1 ? fmt::format("the only {}", noun) : "all " + counted(count, noun);
+}
+
 std::string shape_text(std::span<const std::int64_t> sizes) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }

@@ -18,6 +18,8 @@ std::string with_thousands(std::int64_t value);
 
 /// "1 rank", "2,000 ranks"
 std::string counted(std::int64_t count, std::string_view noun);
+/// "the only rank", "all 2,000 ranks"
+std::string all_counted(std::int64_t count, std::string_view noun);
 
 /// A tensor's shape, or its strides: "[256, 32]".
 std::string shape_text(std::span<const std::int64_t> sizes);

@@ -104,8 +104,9 @@ std::string difference_of(const SafetensorsFile& first, const SafetensorsFile& s
   }
   const at::Tensor wide = y.to(at::kDouble), apart = (x.to(at::kDouble) - wide).abs();
   const double most = apart.max().item<double>(), largest = wide.abs().max().item<double>();
-  return fmt::format("{} of {} values, by {:.3g} at most: {:.3g} of the largest",
-                     apart.ne(0).sum().item<std::int64_t>(), x.numel(), most, most / largest);
+  return fmt::format("{} of {}, by {:.3g} at most: {:.3g} of the largest",
+                     apart.ne(0).sum().item<std::int64_t>(), counted(x.numel(), "value"), most,
+                     most / largest);
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ void check_size(const TokenSequence& tokens, const std::vector<std::string>& pat
   throw ConfigError(
       {.what = "the data is too short for one sample",
        .where = list_text(paths),
-       .got = with_thousands(tokens.size()) + " tokens",
+       .got = counted(tokens.size(), "token"),
        .expected = "at least model.context_length + 1 = " + with_thousands(rule.context_length + 1),
        .hint = "add data, or lower model.context_length"});
 }
@@ -179,11 +179,10 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, const SampleRule
     if (!text->skipped().empty()) skipped += " (skipped: " + text->skipped() + ")";
     parts.push_back(std::move(text));
   }
-  return std::make_unique<FileData>(
-      std::move(parts), config.weights,
-      fmt::format("text: {} bytes of {} under {}{}", with_thousands(bytes), counted(files, "file"),
-                  paths_of(config), skipped),
-      rule);
+  return std::make_unique<FileData>(std::move(parts), config.weights,
+                                    fmt::format("text: {} of {} under {}{}", counted(bytes, "byte"),
+                                                counted(files, "file"), paths_of(config), skipped),
+                                    rule);
 }
 
 std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t vocab_size,

@@ -10,6 +10,7 @@
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -104,7 +105,7 @@ void check_device(DeviceKind kind, std::int64_t local_ranks, const std::string& 
   if (local_ranks > probe.count) {
     throw ConfigError({.what = "each rank needs a device of its own",
                        .where = where,
-                       .got = fmt::format("{} ranks on this host", local_ranks),
+                       .got = counted(local_ranks, "rank") + " on this host",
                        .expected = fmt::format("at most {}, the devices {} that are visible here",
                                                probe.count, name_of(kind)),
                        .hint = "fewer ranks, or more devices in CUDA_VISIBLE_DEVICES"});

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/text.h"
 #include "ddprun/live/live_file.h"
 #include "ddprun/live/live_writer.h"
 
@@ -63,7 +64,7 @@ class Mllog final : public LiveWriter {
     point("submission_org", "none: not an MLPerf result");
     point("submission_division", "open");
     point("submission_status", "research");
-    point("submission_platform", std::to_string(run.ranks) + " ranks of ddprun");
+    point("submission_platform", counted(run.ranks, "rank") + " of ddprun");
     point("seed", run.seed);
     point("config_filename", "resolved/" + run.run + ".yaml");  // of the result
     log_batches();

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/optim/flat_parts.h"
@@ -317,7 +318,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
   if (config.name == OptimizerKind::adamw && config.betas.size() != 2) {
     throw ConfigError({.what = "adamw needs two betas",
                        .where = "optimizer.betas",
-                       .got = std::to_string(config.betas.size()) + " values",
+                       .got = counted(std::ssize(config.betas), "value"),
                        .expected = "[beta1, beta2]",
                        .hint = "write both, as in [0.9, 0.95]"});
   }

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
@@ -33,7 +34,7 @@ void UnitWalk::check_listener() const {
   throw Error({.what = "the model does not say which unit it computes, and the strategy needs to "
                        "know",
                .where = "DataParallel::forward()",
-               .got = fmt::format("{} calls of DataParallel::unit()", next_),
+               .got = counted(next_, "call") + " of DataParallel::unit()",
                .expected = fmt::format("{}, one for each unit{}", roles_.units.size(),
                                        slices ? ", those that are frozen too" : ""),
                .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/text.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/profile/svg.h"
 
@@ -142,7 +143,8 @@ class TimelinePicture {
     for (const DrawnRow& row : rows_) add_row(row);
     svg_.time_axis(ms_, bottom_, "time in the step, ms");
     if (left_out > 0) {
-      svg_.text(16, bottom_ + 40, fmt::format("{} rows more (report.timeline chooses)", left_out),
+      svg_.text(16, bottom_ + 40,
+                fmt::format("{} more (report.timeline chooses)", counted(left_out, "row")),
                 "class=\"dim\"");
     }
     return svg_.finish();

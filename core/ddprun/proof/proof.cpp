@@ -255,8 +255,9 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
   const auto hashes = group.all_gather_object(fmt::format("{:016x}", whole));
   if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) {
     return {name, CheckStatus::passed,
-            fmt::format("hash {}{} on all {} ranks", hashes[0],
-                        buffers.owns_all() ? "" : " of what the model reads", hashes.size())};
+            fmt::format("hash {}{} on {}", hashes[0],
+                        buffers.owns_all() ? "" : " of what the model reads",
+                        all_counted(std::ssize(hashes), "rank"))};
   }
   if (own.empty()) own = hash_each(data_parallel);
   const bool met = data_parallel.context().plan().agreement == Agreement::periodic;

@@ -191,9 +191,9 @@ Check ClockProof::finish(ProcessGroup& group) const {
   std::string own;
   if (off_ms > kClockTolerance * ms + to_ms(2 * kReadNs * steps_)) {
     own = fmt::format(
-        "{} steps took {:.2f} ms by the clock of this process, which differs by {:.2f} ms from the "
+        "{} took {:.2f} ms by the clock of this process, which differs by {:.2f} ms from the "
         "kernel's, step by step: something replaced clock_gettime",
-        steps_, ms, off_ms);
+        counted(steps_, "step"), ms, off_ms);
   }
   return check_of_all(
       group, "clock_agrees", own,

@@ -102,7 +102,7 @@ function writtenTexts(view) {
   const rows = view.rows.filter(row => row.rank0?.texts?.length);
   if (rows.length === 0) return null;
   return rows.map(row => element("div", {}, below(view, row.name),
-    ...row.rank0.texts.slice(-1).map(({step, text}) => element("blockquote", {}, element("p", {class: "written"}, text), element("footer", {}, `after ${step} steps`)))));
+    ...row.rank0.texts.slice(-1).map(({step, text}) => element("blockquote", {}, element("p", {class: "written"}, text), element("footer", {}, `after ${step} ${step === 1 ? "step" : "steps"}`)))));
 }
 
 class ResultSection {

@@ -167,7 +167,7 @@ class RowTable {
       else head.removeAttribute("aria-sort");
     });
     this.body.replaceChildren(...shown.map(row => this.lines[row.index]));
-    this.count.textContent = shown.length === this.view.rows.length ? `${shown.length} rows` : `${shown.length} of ${this.view.rows.length} rows`;
+    this.count.textContent = shown.length === this.view.rows.length ? rowWord(shown) : `${shown.length} of ${this.view.rows.length} rows`;
     if (this.input.value !== state.filter) this.input.value = state.filter;
   }
 }

@@ -80,7 +80,7 @@ set(shells bash zsh fish)
 set(files bash-completion/completions/ddprun zsh/site-functions/_ddprun fish/vendor_completions.d/ddprun.fish)
 must(table ${ddprun} quickstart --output ${WORK}/results --set train.steps=1 --set "sweep.strategy=[flat]"
   --set "model={vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: 2}")
-must_match("${table}" "proved in 1 of 1 rows" "results: ${WORK}/results/quickstart/")
+must_match("${table}" "proved in 1 of 1 row" "results: ${WORK}/results/quickstart/")
 foreach(shell file IN ZIP_LISTS shells files)
   file(READ ${WORK}/prefix/share/${file} installed)
   must(printed ${ddprun} completion ${shell})

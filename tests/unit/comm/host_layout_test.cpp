@@ -71,7 +71,7 @@ TEST(HostLayout, TheLauncherIsNotTrusted) {
             "rank 0 shares its host with 4 ranks in all (rank 0, 1, 2, 3); its launcher says 2");
   auto apart = claims("aabb");
   apart[3].host = "c";  // a container of its own
-  EXPECT_THAT(refusal(apart).got, HasSubstr("rank 2 shares its host with 1 ranks in all (rank 2)"));
+  EXPECT_THAT(refusal(apart).got, HasSubstr("rank 2 shares its host with 1 rank in all (rank 2)"));
 }
 
 TEST(HostLayout, AnUnknownHostIsRefused) {

@@ -325,8 +325,8 @@ TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
       outcome.reason,
       MatchesRegex("rank [01] failed: its own work does not get on\n"
                    "  where: rank [01] of 2, process [0-9]+\n"
-                   "  got: rank 0 in forward for [0-9]\\.[0-9] s, 1 calls begun; rank 1 in forward "
-                   "for [0-9]\\.[0-9] s, 1 calls begun\n"
+                   "  got: rank 0 in forward for [0-9]\\.[0-9] s, 1 call begun; rank 1 in forward "
+                   "for [0-9]\\.[0-9] s, 1 call begun\n"
                    "  expected: a phase or a call that begins or ends within 1.0 s\n"
                    "  hint: .*progress_timeout_s.*"));
 }

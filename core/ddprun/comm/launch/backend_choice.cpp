@@ -13,6 +13,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/backends/hierarchical_backend.h"
 #include "ddprun/comm/backends/shm_backend.h"
@@ -138,10 +139,10 @@ class Choice {
     const int local_size = place_.claim.local_size;
     const HostPlace host{place_.rank / local_size, place_.world_size / local_size,
                          place_.claim.local_rank, local_size};
-    const std::string reason =
-        asked_for(BackendKind::hierarchical)
-            ? "asked for"
-            : fmt::format("auto: {} hosts of {} ranks each", host.hosts, host.local_size);
+    const std::string reason = asked_for(BackendKind::hierarchical)
+                                   ? "asked for"
+                                   : fmt::format("auto: {} of {} each", counted(host.hosts, "host"),
+                                                 counted(host.local_size, "rank"));
     return in_shared_memory(config_.gloo_threads, reason, [this, &host] {
       return c10::make_intrusive<HierarchicalBackend>(part("hierarchical"), host, place_.address,
                                                       config_);

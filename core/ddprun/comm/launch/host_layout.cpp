@@ -1,5 +1,6 @@
 // Compares what launchers say about hosts with what the hosts say.
 #include "ddprun/comm/launch/host_layout.h"
+#include "ddprun/base/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,9 +35,9 @@ std::optional<ErrorText> refuse_host_of(std::size_t rank, const std::vector<Host
   if (neighbours.size() != local_size) {
     return ErrorText{
         .what = "the launcher and the hosts disagree about who is on one host",
-        .got = fmt::format(
-            "rank {} shares its host with {} ranks in all (rank {}); its launcher says {}", rank,
-            neighbours.size(), fmt::join(neighbours, ", "), local_size),
+        .got = fmt::format("rank {} shares its host with {} in all (rank {}); its launcher says {}",
+                           rank, counted(std::ssize(neighbours), "rank"),
+                           fmt::join(neighbours, ", "), local_size),
         .expected = "the same of both",
         .hint =
             "LOCAL_WORLD_SIZE or its like is the number of ranks of the host; a host is a "

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/store_connection.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "ddprun/comm/store/store_secret.h"
@@ -322,7 +323,7 @@ std::vector<StoreSockets> make_store_sockets(int ranks) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
       throw CommError({.what = "no file descriptor is left for the store of a run",
-                       .where = std::to_string(ranks) + " ranks on this host",
+                       .where = counted(ranks, "rank") + " on this host",
                        .got = std::strerror(errno),
                        .expected = "two sockets a rank",
                        .hint = "`ulimit -n 4096` raises the limit"});

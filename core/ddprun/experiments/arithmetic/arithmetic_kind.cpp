@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/arithmetic/mesh.h"
@@ -31,8 +32,9 @@ std::string batch_words(const RunStatistics& run) {
   const ArithmeticKind& q = arithmetic();
   const double least = run.median(q.least_tokens);
   if (least == 0) return "no batch is large enough: TP is too wide";
-  return fmt::format("{:.0f} tokens a rank, {:.0f} in all, keep it computing", least,
-                     run.median(q.least_batch));
+  return fmt::format("{} a rank, {:.0f} in all, {} it computing",
+                     counted(std::llround(least), "token"), run.median(q.least_batch),
+                     run.median(q.least_batch) == 1 ? "keeps" : "keep");
 }
 
 void refuse_missing(const Experiment& e, bool missing, const char* key) {
@@ -62,7 +64,7 @@ void add_memory(const ArithmeticConfig& c, Sample& sample, RankResult& result) {
   };
   const bool right = fewest == 0 ? (1 - c.sharded_activations) * saved >= memory
                                  : fits(fewest) && (fewest == 1 || !fits(fewest - 1));
-  result.checks.push_back(make_check("fewest_ranks", right, fmt::format("{:.0f} ranks", fewest)));
+  result.checks.push_back(make_check("fewest_ranks", right, counted(std::llround(fewest), "rank")));
 }
 
 void add_times(const ArithmeticConfig& c, Sample& sample) {
@@ -87,9 +89,10 @@ void add_batch(const ArithmeticConfig& c, Sample& sample, RankResult& result) {
   book.asymptotic = true;
   const double searched = least_tokens_a_rank(c.stack(), c.mesh(), book);
   const double formula = least_tokens_by_formula(c.stack(), c.mesh(), book);
-  result.checks.push_back(make_check(
-      "least_batch", std::abs(searched - formula) <= 1,
-      fmt::format("{:.0f} tokens a rank by search, {:.0f} by the formula", searched, formula)));
+  result.checks.push_back(
+      make_check("least_batch", std::abs(searched - formula) <= 1,
+                 fmt::format("{} a rank by search, {:.0f} by the formula",
+                             counted(std::llround(searched), "token"), formula)));
 }
 
 }  // namespace

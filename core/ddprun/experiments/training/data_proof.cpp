@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ddprun/base/hash.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/group/all_gather_values.h"
 
 namespace ddprun {
@@ -38,9 +39,9 @@ std::string first_missed(const Hashes& found, const Hashes& planned) {
   };
   const auto missed = std::ranges::find_if(
       planned, [&](std::uint64_t hash) { return times(found, hash) != times(planned, hash); });
-  return fmt::format("sample {} of the step's {} was read by the ranks {} times, and {} is right",
-                     missed - planned.begin(), planned.size(), times(found, *missed),
-                     times(planned, *missed));
+  return fmt::format("sample {} of the step's {} was read by the ranks {}, and {} is right",
+                     missed - planned.begin(), planned.size(),
+                     counted(times(found, *missed), "time"), times(planned, *missed));
 }
 
 }  // namespace
@@ -57,10 +58,10 @@ Check check_samples_read(const DataSource& data, std::int64_t step, const std::v
     planned.insert(planned.end(), of_rank.begin() + count, of_rank.end());
   }
   const bool right = sorted(found) == sorted(planned);
-  return make_check(
-      "samples_read", right,
-      right ? fmt::format("each of the step's {} samples by one rank, once", planned.size())
-            : first_missed(found, planned));
+  return make_check("samples_read", right,
+                    right ? fmt::format("each of the step's {} by one rank, once",
+                                        counted(std::ssize(planned), "sample"))
+                          : first_missed(found, planned));
 }
 
 }  // namespace ddprun

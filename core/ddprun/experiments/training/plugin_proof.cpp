@@ -22,6 +22,7 @@
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/model/model_parameters.h"
@@ -264,7 +265,8 @@ std::string find_other_scalars(const Experiment& experiment, Trainer& trainer,
   const bool owns = std::ranges::any_of(owned, [](const Range& own) { return own.size() > 0; });
   const std::int64_t counted = owns ? optimizer.updates() : updates;
   if (counted != updates) {
-    return fmt::format("the optimizer counts {} updates, and made {}", counted, updates);
+    return fmt::format("the optimizer counts {}, and made {}", ddprun::counted(counted, "update"),
+                       updates);
   }
   const double clip = clip_factor(experiment, scalars);
   if (trainer.plugins().precision->loss_scaler() != nullptr ||
@@ -283,9 +285,10 @@ std::pair<Check, std::int64_t> check_scalars(ProcessGroup& group,
   const auto hashes = group.all_gather_object(hash);
   if (std::ranges::count(hashes, hashes[0]) == std::ssize(hashes)) {
     return {{name, CheckStatus::passed,
-             fmt::format("learning rate, gradient norm and clip factor are equal on all {} ranks "
-                         "in each of {} steps",
-                         hashes.size(), own.size())},
+             fmt::format("learning rate, gradient norm and clip factor are equal on {} in each "
+                         "of {}",
+                         all_counted(std::ssize(hashes), "rank"),
+                         ddprun::counted(std::ssize(own), "step"))},
             0};
   }
   const auto all = all_gather_values(group, texts);

@@ -108,7 +108,7 @@ void Resumption::check_unfinished(const Experiment& experiment) {
   if (step < train.all_steps()) return;
   refuse_checkpoint(
       folder, "the run of the checkpoint has done all steps that are asked for",
-      fmt::format("{} steps", step),
+      counted(step, "step"),
       fmt::format("fewer than train.warmup_steps + train.steps = {}", train.all_steps()),
       "raise train.steps to go on; --resume takes over the row that has them");
 }
@@ -128,7 +128,8 @@ void Resumption::check_fits(const Experiment& experiment) const {
   if (other.empty() && count == file.tensors().size()) return check_moments(config.model);
   refuse_checkpoint(
       folder_, "the checkpoint is of another model",
-      other.empty() ? fmt::format("{} parameters, and {} are needed", file.tensors().size(), count)
+      other.empty() ? fmt::format("{}, and {} are needed",
+                                  counted(std::ssize(file.tensors()), "parameter"), count)
                     : other,
       "the parameters of `model:`", "the `model:` section must be that of the run that wrote it");
 }
@@ -193,7 +194,7 @@ void Resumption::check_ranks(const Experiment& experiment, DataParallel& data_pa
   for (const NamedTensor& each : own_state(data_parallel)) {
     if (each.name.starts_with(kPrecisionState)) continue;
     refuse_checkpoint(folder_, "what the strategy carries belongs to the ranks that wrote it",
-                      fmt::format("{}, of {} ranks", each.name, state_.ranks),
+                      fmt::format("{}, of {}", each.name, counted(state_.ranks, "rank")),
                       fmt::format("world.size {}", state_.ranks),
                       "go on with as many ranks, or with another strategy");
   }
@@ -269,7 +270,7 @@ Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGr
   read_moments(data_parallel);
   read_own(experiment, data_parallel, group.rank());
   const std::string words = first_of_all(
-      group, differing == 0 ? "" : with_thousands(differing) + " parameters differ from the file");
+      group, differing == 0 ? "" : counted(differing, "parameter") + " not as in the file");
   if (!words.empty()) return make_check("resumed", false, words);
   read_ns_ += now_ns() - begin_ns;
   const std::string changed = changes(experiment);

@@ -11,6 +11,7 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/ranges.h"
+#include "ddprun/base/text.h"
 #include "ddprun/experiments/training/data_proof.h"
 #include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/measure/kernel_clock.h"
@@ -260,11 +261,10 @@ void RunProof::finish_meetings() {
     if (check.status != CheckStatus::declared) continue;
     if (meetings_ == 0) {
       check.status = CheckStatus::control;
-      check.detail =
-          fmt::format("the ranks averaged in none of {} steps: each trained alone", steps_.count());
+      check.detail = "the ranks averaged in no step of the run: each trained alone";
     } else if (check.name == "integer_gradients") {
-      check.detail = fmt::format("the ranks averaged in {} of {} steps{}: {}", meetings_,
-                                 steps_.count(), outer_, check.detail);
+      check.detail = fmt::format("the ranks averaged in {} of {}{}: {}", meetings_,
+                                 counted(steps_.count(), "step"), outer_, check.detail);
     }
   }
 }
@@ -366,8 +366,8 @@ void RunProof::finish_plan() {
     return enter({name, CheckStatus::failed, words}, fmt::format("in step {}", step));
   }
   enter({name, CheckStatus::passed,
-         fmt::format("{} collectives of {} bytes in all, in {} steps", collectives_, bytes_,
-                     steps_.count())},
+         fmt::format("{} of {} in all, in {}", counted(collectives_, "collective"),
+                     counted(bytes_, "byte"), counted(steps_.count(), "step"))},
         "after each step");
 }
 

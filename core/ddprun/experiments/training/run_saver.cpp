@@ -18,6 +18,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/training/training_config.h"
@@ -159,7 +160,7 @@ void RunSaver::after_step(std::int64_t index) {
     spdlog::warn("saved as {}, as SIGTERM asked", saved_.back().folder);
   throw Error({.what = "the run was asked to end",
                .where = "SIGTERM",
-               .got = fmt::format("{} of {} steps done, {}", step, trainer_.steps().end,
+               .got = fmt::format("{} of {} done, {}", step, counted(trainer_.steps().end, "step"),
                                   good ? "saved as " + saved_.back().folder : "not saved"),
                .expected = "to end, with train.checkpoint.on_signal after a save",
                .hint = "train.resume_from: latest goes on"});

@@ -4,6 +4,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
 #include "ddprun/config/sweep.h"
@@ -75,7 +76,7 @@ void check_batch(const Experiment& e, const TrainingConfig& c) {
   const std::string accumulation = std::to_string(t.accumulate) + " accumulation";
   if (global) {
     check_divisible(e, "train.global_batch", t.global_batch, e.world.size * t.accumulate,
-                    std::to_string(e.world.size) + " ranks x " + accumulation);
+                    counted(e.world.size, "rank") + " x " + accumulation);
   } else {
     check_divisible(e, "train.batch_per_rank", t.batch_per_rank, t.accumulate, accumulation);
   }
@@ -144,8 +145,8 @@ void check_data(const Experiment& e, const TrainingConfig& c) {
   refuse_if(e, !c.data.weights.empty() && c.data.weights.size() != c.data.path.size(),
             "data.weights",
             {.what = "data.weights has not one number for each path",
-             .got = std::to_string(c.data.weights.size()) + " weights of " +
-                    std::to_string(c.data.path.size()) + " paths",
+             .got = counted(std::ssize(c.data.weights), "weight") + " of " +
+                    counted(std::ssize(c.data.path), "path"),
              .expected = "as many weights as data.path has entries",
              .hint = "a path with wildcards is one entry"});
   refuse_unused(e, random && c.data.order != DataOrder::random, "data.order", source);

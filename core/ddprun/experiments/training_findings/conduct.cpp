@@ -163,17 +163,19 @@ Finding saves_of(const RowRuns& row) {
   if (last == nullptr) {
     return {fmt::format("no checkpoint of {} was saved; {}", name_of(row), failure)};
   }
+  const auto asked = std::ssize(run.ranks.front().checkpoints);
   const double each_s = seconds / static_cast<double>(saved);
   const double mb = static_cast<double>(last->bytes) * 1e-6;
   const std::string how =
       beside == 0 ? "between two steps"
-                  : fmt::format("of which training stood {:.3g} s; {} steps ran beside them",
-                                stalls / static_cast<double>(saved), beside);
-  return {fmt::format(
-      "{} of {} checkpoints of {} were saved, each of {:.1f} MB in {:.3g} s ({:.0f} "
-      "MB/s), {}; the last is {}{}",
-      saved, run.ranks.front().checkpoints.size(), name_of(row), mb, each_s, mb / each_s, how,
-      last->folder, failure.empty() ? "" : "; one that was not: " + failure)};
+                  : fmt::format("of which training stood {:.3g} s; {} ran beside them",
+                                stalls / static_cast<double>(saved), counted(beside, "step"));
+  return {
+      fmt::format("{} of {} of {} {} of {:.1f} MB in {:.3g} s ({:.0f} "
+                  "MB/s), {}; the last is {}{}",
+                  saved, counted(asked, "checkpoint"), name_of(row),
+                  asked == 1 ? "was saved," : "were saved, each", mb, each_s, mb / each_s, how,
+                  last->folder, failure.empty() ? "" : "; one that was not: " + failure)};
 }
 
 std::vector<Finding> saved(const Rows& rows) { return mapped(rows, saves_of); }
@@ -219,8 +221,8 @@ std::vector<Finding> wrote(const Rows& rows) {
   const bool of_bytes = !config.contains(source) || config[source] == "text";
   std::string text = last.text;
   std::ranges::replace(text, '\n', ' ');
-  return {{fmt::format("{} wrote after {} steps, at {:.2f} bits per {} of the last batch: \"{}\"",
-                       name_of(*best), last.step, loss(*best) / std::numbers::ln2,
+  return {{fmt::format("{} wrote after {}, at {:.2f} bits per {} of the last batch: \"{}\"",
+                       name_of(*best), counted(last.step, "step"), loss(*best) / std::numbers::ln2,
                        of_bytes ? "byte" : "token", text)}};
 }
 

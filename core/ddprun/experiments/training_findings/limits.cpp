@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ddprun/base/text.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/measure/statistics.h"
 #include "ddprun/measure/straggler.h"
@@ -152,10 +153,10 @@ Finding slow_rank(const RowRuns& row) {
   std::string since;
   if (straggler->since) since = fmt::format(" (since measured step {})", *straggler->since + 1);
   const std::string text = fmt::format(
-      "rank {} of {} was slow in {} of {} steps{}, most of it in {}: the others wait for it, "
+      "rank {} of {} was slow in {} of {}{}, most of it in {}: the others wait for it, "
       "{:.1f} ms a step in the mean of all{}",
-      straggler->rank, name_of(row), straggler->slow_steps.size(), steps, since, phase,
-      straggler->behind, words_of_taken(taken, others));
+      straggler->rank, name_of(row), straggler->slow_steps.size(), counted(steps, "step"), since,
+      phase, straggler->behind, words_of_taken(taken, others));
   return finding("slow_rank", text, row,
                  {{"rank", straggler->rank},
                   {"slow_steps", straggler->slow_steps.size()},

@@ -214,10 +214,9 @@ ErrorBounds error_bounds(AttentionType type) {
 
 Check check_of(const ResultError& error, AttentionType type) {
   const ErrorBounds bounds = error_bounds(type);
-  const std::string rows =
-      error.compared == error.rows
-          ? fmt::format("all {} rows", with_thousands(error.rows))
-          : fmt::format("{} of {} rows", error.compared, with_thousands(error.rows));
+  const std::string rows = error.compared == error.rows ? all_counted(error.rows, "row")
+                                                        : fmt::format("{} of {}", error.compared,
+                                                                      counted(error.rows, "row"));
   return make_check(
       error.name, find_wrong(error, bounds).empty(),
       fmt::format("{} compared with float64, largest error {:.2g} ({}), allowed {:.2g}; all "
