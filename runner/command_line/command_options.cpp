@@ -15,38 +15,12 @@
 #include "ddprun/base/text.h"
 #include "runner/command/commands.h"
 #include "runner/command_line/completion.h"
+#include "runner/command_line/option_checks.h"
 #include "runner/doctor/doctor.h"
 
 namespace ddprun {
 
 namespace {
-
-/// Of a script whose variable is not set: it would be as if the option were not there.
-const CLI::Validator kNotEmpty(
-    [](std::string& text) { return std::string(text.empty() ? "an empty value" : ""); }, "");
-
-/// To CLI11 NaN lies in every range, and what is too large is infinite, which bounds nothing.
-const CLI::Validator kFinite(
-    [](std::string& text) {
-      return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is no finite number";
-    },
-    "");
-
-/// CLI11's own has words with all digits of the largest number.
-const CLI::Validator kNotNegative(
-    [](std::string& text) {
-      return std::strtod(text.c_str(), nullptr) < 0 ? text + " is below 0" : "";
-    },
-    "");
-
-/// CLI11 takes what lies outside of 64 bits for the number at their end.
-const CLI::Validator kSeed(
-    [](std::string& text) {
-      return number_from<std::uint64_t>(text)
-                 ? ""
-                 : "Value " + text + " not in range 0 to 18446744073709551615";
-    },
-    "");
 
 /// An option or an argument. `type`: what its help calls a value.
 template <class T>
@@ -56,6 +30,10 @@ CLI::Option* add(CLI::App& command, const std::string& name, T& value, const std
   constexpr bool kReal = std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>;
   constexpr bool kList = std::is_same_v<T, std::vector<std::string>>;  // readers have words for it
   if (!kList && !option->get_positional()) option->check(kNotEmpty);
+  if constexpr (std::is_same_v<T, std::uint64_t>) return option->transform(whole_number<T>());
+  if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::optional<std::int64_t>>) {
+    return option->transform(whole_number<std::int64_t>());
+  }
   return kReal ? option->check(kFinite) : option;
 }
 
@@ -99,7 +77,7 @@ void add_choice(CLI::App& command, const std::string& name, E& choice, const std
 void add_columns(CLI::App& command, Request& request) {
   add(command, "--columns", request.columns, "N",
       "Width of the table; 0: no limit (default: the terminal's, 100 in a pipe)")
-      ->check(CLI::Range(0, 100000).description(""));
+      ->check(between(0, 100000));
 }
 
 void add_format_options(CLI::App& command, Request& request, std::optional<ReportFormat> but = {}) {
@@ -127,7 +105,7 @@ void add_run_options(CLI::App& command, Request& request) {
   command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
   add(command, "--max-restarts", request.max_restarts, "N",
       "Start a row's ranks again so often if they fail, from its last checkpoint")
-      ->check(CLI::Range(0, 1000000).description(""));
+      ->check(between(0, 1000000));
   command.add_flag("--quiet", request.quiet, "Only the table, and errors");
   add_format_options(command, request);
 }
@@ -141,7 +119,7 @@ void add_tuning(CLI::App& command, Request& request) {
       "strategy and its buckets)");
   add(command, "--minutes", request.minutes, "N", "After which no run begins")
       ->capture_default_str()
-      ->check(CLI::Range(0.01, 1e5).description(""));
+      ->check(between(0.01, 1e5));
   command.add_flag("--quiet", request.quiet, "Without progress");
   add_experiment_options(command, request);
   add_format_options(command, request);
@@ -188,16 +166,16 @@ void add_sampling(CLI::App& command, Request& request) {
       ->required();
   add(command, "--tokens", sampling.tokens, "N", "How many tokens it writes")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000000).description(""));
+      ->check(between(1, 1000000));
   add(command, "--temperature", sampling.temperature, "X",
       "Logits are divided by it before a token is drawn; 0: the likeliest token")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6).description(""));
+      ->check(between(0.0, 1e6));
   add(command, "--top-p", sampling.top_p, "X",
       "Draw among the fewest tokens that have this probability together")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0).description(""));
-  add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str()->check(kSeed);
+      ->check(between(0.0, 1.0));
+  add(command, "--seed", sampling.seed, "N", "Of the draws")->capture_default_str();
 }
 
 void add_new_plugin(CLI::App& command, Request& request) {
@@ -317,7 +295,7 @@ void declare_commands(CLI::App& app, Request& request) {
   add_experiment_options(diff, request);
   add(diff, "--steps", request.steps, "N",
       "Compare so many, instead of train.warmup_steps + train.steps")
-      ->check(CLI::Range(1, 1000000).description(""));
+      ->check(between(1, 1000000));
   add(diff, "--ulp", request.ulp, "N",
       "What passes as rounding in forward and backward, in ulp of a tensor's largest "
       "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
@@ -363,7 +341,7 @@ void declare_commands(CLI::App& app, Request& request) {
       ->check(CLI::IsMember({"train"}).description(""))
       ->required();
   add(tokenizer, "--size", request.vocabulary_size, "N", "How many tokens it has in all")
-      ->check(CLI::Range(1, 1 << 24).description(""))
+      ->check(between(1, 1 << 24))
       ->required();
   add(tokenizer, "--special", request.special, "TEXT",
       "A text that is a token of its own and never joined (repeatable)")

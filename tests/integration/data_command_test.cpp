@@ -110,6 +110,9 @@ TEST_F(DataCommand, RefusesWhatIsNotRead) {
   EXPECT_THAT(data("{source: random}", {"--step", "4"}, 2).err,  // 1 of warm-up and 3
               HasSubstr("the run has no such step"));
   data("{source: random}", {"--step", "-1"}, 2);
+  EXPECT_THAT(data("{source: random}", {"--step", "010"}, 2).err, HasSubstr("got: 10\n"));
+  EXPECT_THAT(data("{source: random}", {"--step", "99999999999999999999"}, 2).err,
+              HasSubstr("99999999999999999999 is no whole number"));
   data("{source: random}", {"--step", "3"});
   EXPECT_THAT(data("{source: random, order: shuffled}", {}, 2).err,
               HasSubstr("data.order has no effect with data.source random"));
