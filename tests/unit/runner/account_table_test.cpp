@@ -1,6 +1,7 @@
 // The figures of `ddprun account`, from accounts that were made up.
 #include "runner/report/account_table.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "support/matchers.h"

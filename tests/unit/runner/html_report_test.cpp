@@ -1,6 +1,7 @@
 // What is in a page: the result, whatever its texts, and nothing that a browser would run or fetch.
 #include "runner/html/html_report.h"
 
+#include "support/ddprun_command.h"
 #include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/temporary_folder.h"
