@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plugin_library.h"
@@ -127,17 +129,28 @@ ConfigNode choice_node(const PluginChoice& choice) {
   return node;
 }
 
+constexpr const char* kRepeats = "report.repeats runs each point several times";
+
 /// What the points of a sweep have in common, and what tells them apart.
 void check_points(const std::vector<Experiment>& points, const ConfigNode& file) {
   const Experiment& first = points.front();
   std::set<std::string> labels;
+  std::map<std::string, std::string> label_of;  // by all that the point says
   for (const Experiment& point : points) {
     if (!labels.insert(point.label).second) {
       throw ConfigError({.what = "two points of the sweep have one label",
                          .where = origin_of(file, kSweepKey),
                          .got = point.label,
                          .expected = "labels that tell the points apart",
-                         .hint = "report.repeats runs each point several times"});
+                         .hint = kRepeats});
+    }
+    const auto [same, other] = label_of.emplace(json_text(to_json(resolve(point))), point.label);
+    if (!other) {
+      throw ConfigError({.what = "two points of the sweep say the same",
+                         .where = origin_of(file, kSweepKey),
+                         .got = same->second + " and " + point.label,
+                         .expected = "points that differ",
+                         .hint = kRepeats});
     }
     refuse_if(point, point.output_dir != first.output_dir, "output.dir",
               {.what = "output.dir cannot be swept",

@@ -208,6 +208,10 @@ TEST_F(ExperimentTest, PointsShareAFolderAndHaveLabelsOfTheirOwn) {
             message_of("two points of the sweep have one label", "run.yaml:5:1", "world.size=1",
                        "labels that tell the points apart",
                        "report.repeats runs each point several times"));
+  EXPECT_EQ(error(kLeast + "sweep: {world.timeout_s: [1, 2, 1.0]}\n"),
+            message_of("two points of the sweep say the same", "run.yaml:5:1",
+                       "world.timeout_s=1 and world.timeout_s=1.0", "points that differ",
+                       "report.repeats runs each point several times"));
 }
 
 }  // namespace
