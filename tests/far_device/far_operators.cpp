@@ -59,9 +59,8 @@ Values replaced(const Values& values, const Replace& replace) {
   return out;
 }
 
-/// Where the tensors begin that a product multiplies in TF32, if it may; nowhere else.
-std::optional<std::size_t> factors_in_tf32(const std::string& name) {
-  if (!at::globalContext().allowTF32CuBLAS()) return {};
+/// Where the tensors begin that a product multiplies; nowhere of other operators.
+std::optional<std::size_t> factors_of(const std::string& name) {
   if (name == "aten::mm" || name == "aten::bmm" || name == "ddprun::product") return 0;
   if (name == "aten::addmm" || name == "aten::baddbmm") return 1;
   return {};
@@ -85,13 +84,12 @@ class FarCall {
     }
     {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
-      if (const auto first = factors_in_tf32(op_.operator_name().name)) {
-        for (std::size_t i = *first; i < *first + 2; ++i) {
-          stack[i] = rounded_to_tf32(stack[i].toTensor());
-        }
-      }
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      op_.redispatchBoxed(c10::DispatchKeySet(key()), &stack);
+      if (const auto first = factors_of(op_.operator_name().name)) {
+        multiply(*first, stack);
+      } else {
+        compute(stack);
+      }
     }
     settle();
     return replaced(stack, [this](const at::Tensor& each) { return far(each); });
@@ -102,6 +100,31 @@ class FarCall {
   c10::DispatchKey key() const {
     constexpr c10::DispatchKey kOfCuda = c10::DispatchKey::PrivateUse1;
     return op_.hasKernelForDispatchKey(kOfCuda) ? kOfCuda : c10::DispatchKey::CPU;
+  }
+
+  void compute(Values& stack) const {
+    op_.redispatchBoxed(c10::DispatchKeySet(key()), &stack);
+  }
+
+  /// Products of 16 bits are summed in float32 and rounded once, as a GPU's are. Many a CPU's own
+  /// product of them takes a hundred times as long. PyTorch calls the overload `out` of a product.
+  void multiply(std::size_t first, Values& stack) const {
+    const at::ScalarType dtype = stack[first].toTensor().scalar_type();
+    const std::string& overload = op_.operator_name().overload_name;
+    const bool widens = (dtype == at::kHalf || dtype == at::kBFloat16) && overload == "out";
+    if (!widens) {
+      if (at::globalContext().allowTF32CuBLAS()) {
+        for (std::size_t i = first; i < first + 2; ++i) {
+          stack[i] = rounded_to_tf32(stack[i].toTensor());
+        }
+      }
+      return compute(stack);
+    }
+    const at::Tensor out = stack.back().toTensor();
+    stack = replaced(stack, [](const at::Tensor& each) { return each.to(at::kFloat); });
+    compute(stack);
+    out.copy_(stack[0].toTensor());
+    stack[0] = out;
   }
 
   at::Tensor near(const at::Tensor& tensor) {
