@@ -102,9 +102,7 @@ class FarCall {
     return op_.hasKernelForDispatchKey(kOfCuda) ? kOfCuda : c10::DispatchKey::CPU;
   }
 
-  void compute(Values& stack) const {
-    op_.redispatchBoxed(c10::DispatchKeySet(key()), &stack);
-  }
+  void compute(Values& stack) const { op_.redispatchBoxed(c10::DispatchKeySet(key()), &stack); }
 
   /// Products of 16 bits are summed in float32 and rounded once, as a GPU's are. Many a CPU's own
   /// product of them takes a hundred times as long. PyTorch calls the overload `out` of a product.
