@@ -11,6 +11,8 @@ if(NOT CUDAToolkit_FOUND)
   set(LibTorch_cuda_REASON "no CUDA toolkit was found (CUDAToolkit_ROOT names one)")
 elseif(NOT CUDAToolkit_VERSION_MAJOR EQUAL 13)
   set(LibTorch_cuda_REASON "LibTorch ${LibTorch_VERSION} is built for CUDA 13, the toolkit is ${CUDAToolkit_VERSION}")
+elseif(NOT CUDAToolkit_NVCC_EXECUTABLE)
+  set(LibTorch_cuda_REASON "the CUDA toolkit in ${CUDAToolkit_LIBRARY_DIR} has no nvcc, which compiles our kernels")
 endif()
 
 # Beside a LibTorch that pip installed with all it depends on; what scripts/setup.sh fetched; the toolkit.
