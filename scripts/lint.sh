@@ -10,7 +10,7 @@ problem() {
   status=1
 }
 
-mapfile -t sources < <(git ls-files '*.cpp' '*.h')
+mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
 
 # Another version of clang-format would want other line breaks.

@@ -32,7 +32,9 @@ inline Size parts_of(Size count, Size part) { return (count + part - 1) / part; 
 template <int count>
 using Constant = std::integral_constant<int, count>;
 
-inline bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+inline bool aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
 
 /// Calls f(Constant<N>) with the elements of T that a thread takes at a time: 16 bytes of them if
 /// `length` and all pointers allow that, or else `least`.

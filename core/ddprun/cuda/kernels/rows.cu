@@ -1,7 +1,7 @@
 // Kernels over rows. All are bound by memory: each reads and writes 16 bytes at a time where width
 // and addresses allow, and what a second pass reads again is in the caches.
-#include "ddprun/cuda/kernels/rows.h"
 #include "ddprun/cuda/kernels/packs.cuh"
+#include "ddprun/cuda/kernels/rows.h"
 
 namespace ddprun::cuda {
 
@@ -98,8 +98,8 @@ __global__ void rms_norm_backward_kernel(NormGradient<T> g) {
       if (lane() == 0) pulls[warp()] = pull;
     }
     __syncthreads();
-    const int count = static_cast<int>(g.rows - first < kRowsAtATime ? g.rows - first
-                                                                     : Size{kRowsAtATime});
+    const int count =
+        static_cast<int>(g.rows - first < kRowsAtATime ? g.rows - first : Size{kRowsAtATime});
     for (Size i = Size{threadIdx.x} * N; i < g.width; i += Size{blockDim.x} * N) {
       float weights[N], dweight[N];
       load(g.weight + i, weights);
@@ -346,13 +346,13 @@ void cross_entropy(cudaStream_t stream, const RowLosses<T>& r) {
       r.logits);
 }
 
-#define DDPRUN_ROWS(T)                                                                           \
-  template void rms_norm(cudaStream_t, const Norm<T>&);                                        \
-  template void rms_norm_backward(cudaStream_t, const NormGradient<T>&);                         \
-  template void rope(cudaStream_t, const Turned<T>&);                                            \
-  template void swiglu(cudaStream_t, Size, Size, const T*, T*);                                  \
-  template void swiglu_backward(cudaStream_t, Size, Size, const T*, T*, T*);                     \
-  template void add(cudaStream_t, Size, const float*, const T*, float*);                         \
+#define DDPRUN_ROWS(T)                                                       \
+  template void rms_norm(cudaStream_t, const Norm<T>&);                      \
+  template void rms_norm_backward(cudaStream_t, const NormGradient<T>&);     \
+  template void rope(cudaStream_t, const Turned<T>&);                        \
+  template void swiglu(cudaStream_t, Size, Size, const T*, T*);              \
+  template void swiglu_backward(cudaStream_t, Size, Size, const T*, T*, T*); \
+  template void add(cudaStream_t, Size, const float*, const T*, float*);     \
   template void cross_entropy(cudaStream_t, const RowLosses<T>&)
 DDPRUN_ROWS(float);
 DDPRUN_ROWS(bf16);
