@@ -12,15 +12,14 @@ namespace ddprun::fused {
 
 namespace {
 
-/// In front of arguments that are written: (a!). fused_ops_cpu.cpp has what the CPU does, and
-/// cuda/kernels what a GPU does.
+/// Arguments with a letter are written. fused_ops_cpu.cpp has what the CPU does, and cuda/kernels
+/// what a GPU does.
 TORCH_LIBRARY_FRAGMENT(ddprun, library) {
   library.def(
       "rms_norm(Tensor x, Tensor weight, float eps, Tensor(a!) y, Tensor(b!) inverse_rms) -> ()");
   library.def(
-      "rms_norm_backward(Tensor dy, Tensor[] forward, Tensor? dsum, Tensor(a!) dx, Tensor(b!) "
-      "partial, "
-      "Tensor(c!)? dweight) -> ()");
+      "rms_norm_backward(Tensor dy, Tensor[] forward, Tensor? dsum, Tensor(a!) dx, "
+      "Tensor(b!) partial, Tensor(c!)? dweight) -> ()");
   library.def("rope(Tensor(a!) x, Tensor rotations, int time, int head_dim, bool inverse) -> ()");
   library.def("swiglu(Tensor up_gate, Tensor(a!) h) -> ()");
   library.def("swiglu_backward(Tensor dh, Tensor(a!) up_gate, Tensor(b!) h) -> ()");
@@ -30,9 +29,8 @@ TORCH_LIBRARY_FRAGMENT(ddprun, library) {
       "cross_entropy(Tensor(a!) logits, Tensor targets, float scale, bool with_gradient, "
       "Tensor(b!) losses) -> ()");
   library.def(
-      "product(Tensor a, Tensor b, Tensor(a!) out, bool transpose_a, bool transpose_b, bool add) "
-      "-> "
-      "()");
+      "product(Tensor a, Tensor b, Tensor(a!) out, bool transpose_a, bool transpose_b, "
+      "bool add) -> ()");
 }
 
 /// One of them. It runs where its tensors are.

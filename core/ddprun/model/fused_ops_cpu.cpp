@@ -13,27 +13,16 @@
 #include "ddprun/kernels/rows/rms_norm.h"
 #include "ddprun/kernels/rows/rope.h"
 #include "ddprun/kernels/rows/swiglu.h"
+#include "ddprun/kernels/with_dtype.h"
 
 namespace ddprun::fused::cpu {
 
 namespace {
 
+using kernels::with_dtype;
 using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr std::int64_t kGrain = 16384;  // elements worth a thread's start
-
-/// Calls f with a value of the C++ type of the tensor's values.
-template <typename F>
-void with_dtype(const at::Tensor& values, const F& f) {
-  const at::ScalarType dtype = values.scalar_type();
-  TORCH_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "fused kernels compute in float32 or ",
-              "bfloat16, not in ", dtype);
-  if (dtype == at::kFloat) {
-    f(float{});
-  } else {
-    f(at::BFloat16{});
-  }
-}
 
 /// Calls f(begin, end) for parts of the rows of a matrix of that width.
 template <typename F>

@@ -9,26 +9,15 @@
 #include "ddprun/cuda/kernels/kernel_operators.h"
 #include "ddprun/cuda/kernels/optimizer.h"
 #include "ddprun/cuda/kernels/rows.h"
+#include "ddprun/kernels/with_dtype.h"
 
 namespace ddprun::cuda {
 
 namespace {
 
+using kernels::with_dtype;
 using In = const at::Tensor&;
 using MaybeIn = const std::optional<at::Tensor>&;
-
-/// Calls f with a zero of the values' type.
-template <typename F>
-void with_dtype(In values, const F& f) {
-  const at::ScalarType dtype = values.scalar_type();
-  TORCH_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "fused kernels compute in float32 or ",
-              "bfloat16, not in ", dtype);
-  if (dtype == at::kFloat) {
-    f(float{});
-  } else {
-    f(bf16{});
-  }
-}
 
 /// Calls f(stream, zero of the values' type) where a kernel may be launched that reads and writes
 /// them.
