@@ -123,27 +123,18 @@ class Adamw final : public KernelOptimizer {
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
-    const kernels::AdamwFactors factors = this->factors(settings);
+    const kernels::AdamwFactors factors = kernels::adamw_factors(
+        {.beta1 = config_.betas[0],
+         .beta2 = config_.betas[1],
+         .weight_decay = settings.weight_decay,
+         .eps = config_.eps},
+        lr() * settings.lr_scale, static_cast<double>(steps_), gradient_scale_);
     for_each_piece(buffers_, moments_, range,
                    [&](std::int64_t count, const auto* gradient, auto* parameter,
                        at::BFloat16* copy, const auto& moments) {
                      kernels::adamw_loop(factors, count, gradient, parameter, moments[0],
                                          moments[1], copy);
                    });
-  }
-
-  kernels::AdamwFactors factors(const GroupSettings& settings) const {
-    const auto steps = static_cast<double>(steps_);
-    const double beta1 = config_.betas[0], beta2 = config_.betas[1];
-    const double lr = this->lr() * settings.lr_scale;
-    return {.gradient_scale = gradient_scale_,
-            .decay = static_cast<float>(1.0 - lr * settings.weight_decay),
-            .beta1_complement = static_cast<float>(1.0 - beta1),
-            .beta2 = static_cast<float>(beta2),
-            .beta2_complement = static_cast<float>(1.0 - beta2),
-            .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, steps))),
-            .eps = static_cast<float>(config_.eps),
-            .step_size = static_cast<float>(lr / (1.0 - std::pow(beta1, steps)))};
   }
 };
 

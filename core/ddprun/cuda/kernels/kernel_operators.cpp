@@ -131,10 +131,10 @@ void adamw_of_arrays(In gradient, In parameter, at::TensorList moments, MaybeIn 
                             .steps = value(1),
                             .factor = value(2),
                             .overflow = value(3),
-                            .beta1 = settings[0],
-                            .beta2 = settings[1],
-                            .weight_decay = settings[2],
-                            .eps = settings[3]};
+                            .settings = {.beta1 = settings[0],
+                                         .beta2 = settings[1],
+                                         .weight_decay = settings[2],
+                                         .eps = settings[3]}};
   on_device(gradient, [&](auto stream, auto gradient_zero) {
     with_dtype(parameter, [&](auto parameter_zero) {
       with_dtype(moments[0], [&](auto moment_zero) {

@@ -9,26 +9,10 @@ namespace {
 constexpr int kAdamwThreads = 256;
 constexpr int kPacksOfThread = 4;
 
-/// What is constant over a step (kernels/rows/optimizer.h).
-struct Factors {
-  float gradient_scale, decay, beta1_complement, beta2, beta2_complement, bias2_sqrt, eps,
-      step_size;
-};
-
-__device__ Factors factors_of(const AdamwState& s) {
-  const double lr = *s.lr, steps = *s.steps;
-  return {s.factor == nullptr ? 1.0F : *s.factor,
-          static_cast<float>(1.0 - lr * s.weight_decay),
-          static_cast<float>(1.0 - s.beta1),
-          static_cast<float>(s.beta2),
-          static_cast<float>(1.0 - s.beta2),
-          static_cast<float>(sqrt(1.0 - pow(s.beta2, steps))),
-          static_cast<float>(s.eps),
-          static_cast<float>(lr / (1.0 - pow(s.beta1, steps)))};
-}
+using kernels::AdamwFactors;
 
 template <int N, class G, class P, class M>
-__device__ void update(const Factors& f, const AdamwArrays<G, P, M>& a, Size i) {
+__device__ void update(const AdamwFactors& f, const AdamwArrays<G, P, M>& a, Size i) {
   float g[N], p[N], m[N], v[N];
   load(a.gradient + i, g);
   load(a.parameter + i, p);
@@ -50,8 +34,11 @@ __device__ void update(const Factors& f, const AdamwArrays<G, P, M>& a, Size i) 
 template <int N, class G, class P, class M>
 __global__ void adamw_kernel(AdamwState state, AdamwArrays<G, P, M> arrays) {
   if (state.overflow != nullptr && *state.overflow > 0) return;
-  __shared__ Factors factors;
-  if (threadIdx.x == 0) factors = factors_of(state);
+  __shared__ AdamwFactors factors;
+  if (threadIdx.x == 0) {
+    const float scale = state.factor == nullptr ? 1.0F : *state.factor;
+    factors = kernels::adamw_factors(state.settings, *state.lr, *state.steps, scale);
+  }
   __syncthreads();
   Size i = (Size{blockIdx.x} * kPacksOfThread * blockDim.x + threadIdx.x) * N;
   for (int pack = 0; pack < kPacksOfThread && i < arrays.count; ++pack) {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ddprun/kernels/types.h"
+#include "ddprun/kernels/rows/optimizer.h"
 
 namespace ddprun::cuda {
 
@@ -17,7 +17,7 @@ struct AdamwState {
   const float *lr, *steps;  ///< steps: this one included
   const float* factor;      ///< gradients are multiplied by it; null: 1
   const float* overflow;    ///< above 0 nothing is updated; null: 0
-  double beta1, beta2, weight_decay, eps;
+  kernels::AdamwSettings settings;
 };
 
 /// Arrays of `count`; copy may be null. Gradient, Parameter, Moment: each float or bf16.

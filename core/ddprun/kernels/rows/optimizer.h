@@ -1,11 +1,18 @@
 // The inner loops of the optimizers: plain float arrays in, one pass.
 #pragma once
 
+#include <c10/macros/Macros.h>
+
+#include <cmath>
 #include <cstdint>
 
 #include "ddprun/kernels/types.h"
 
 namespace ddprun::kernels {
+
+struct AdamwSettings {
+  double beta1, beta2, weight_decay, eps;
+};
 
 /// What is constant over one step. With it the loop has one square root and two divisions an
 /// element.
@@ -19,6 +26,19 @@ struct AdamwFactors {
   float eps;
   float step_size;  ///< lr / (1 - beta1^step)
 };
+
+/// Of a step, the first of which is 1.
+C10_HOST_DEVICE inline AdamwFactors adamw_factors(const AdamwSettings& s, double lr, double step,
+                                                  float gradient_scale) {
+  return {.gradient_scale = gradient_scale,
+          .decay = static_cast<float>(1.0 - lr * s.weight_decay),
+          .beta1_complement = static_cast<float>(1.0 - s.beta1),
+          .beta2 = static_cast<float>(s.beta2),
+          .beta2_complement = static_cast<float>(1.0 - s.beta2),
+          .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(s.beta2, step))),
+          .eps = static_cast<float>(s.eps),
+          .step_size = static_cast<float>(lr / (1.0 - std::pow(s.beta1, step)))};
+}
 
 struct SgdFactors {
   float gradient_scale;
