@@ -14,9 +14,6 @@ namespace ddprun {
 namespace {
 
 using In = const at::Tensor&;
-/// Elements that are widened to float32 at a time, where the optimizer's are not.
-constexpr std::int64_t kWidened = 16 << 20;
-
 /// Every value that differs from step to step is a tensor on the device: nothing waits for it, and
 /// a captured step reads what begin_step() wrote.
 class DeviceOptimizer : public Optimizer {
@@ -28,18 +25,11 @@ class DeviceOptimizer : public Optimizer {
 
   std::int64_t updates() const override { return steps_.item<std::int64_t>(); }
   void set_updates(std::int64_t updates) override { steps_.fill_(updates); }
-  /// An operator may multiply and add in one rounding where a vector is full, and in two elsewhere.
-  bool rounds_the_same_everywhere() const override { return false; }
 
  protected:
   /// float32 ().
   at::Tensor rate(const GroupSettings& settings) const {
     return settings.lr_scale == 1.0 ? lr_ : lr_ * settings.lr_scale;
-  }
-  /// float32 or bfloat16.
-  at::Tensor gradients(Range range) const {
-    const at::Tensor mean = buffers_.mean(range);
-    return mean.scalar_type() == at::kBFloat16 ? mean : mean.to(at::kFloat);
   }
 
   at::Tensor lr_;        // float32 ()
@@ -64,10 +54,7 @@ class DeviceOptimizer : public Optimizer {
       if (scale_.overflow.defined()) steps_.sub_(scale_.overflow);
       counted_ = true;
     }
-    for (Range piece = range; piece.begin < range.end; piece.begin = piece.end) {
-      piece.end = std::min(range.end, piece.begin + kWidened);
-      update_elements(piece, settings);
-    }
+    update_elements(range, settings);
   }
 
   void count_no_step() override { counted_ = true; }
@@ -88,11 +75,10 @@ TORCH_LIBRARY_FRAGMENT(ddprun, library) {
 class DeviceAdamw final : public DeviceOptimizer {
  public:
   using DeviceOptimizer::DeviceOptimizer;
-  bool rounds_the_same_everywhere() const override { return true; }
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
-    const at::Tensor gradients = this->gradients(range);
+    const at::Tensor gradients = buffers_.mean(range);
     const auto piece_of = [&](Range piece, const Moments::Arrays& moments, std::int64_t from) {
       if (piece.size() == 0) return;
       const at::Tensor copy = buffers_.compute_copy(piece);
@@ -126,11 +112,24 @@ class DeviceAdamw final : public DeviceOptimizer {
 class AtenSgd final : public DeviceOptimizer {
  public:
   using DeviceOptimizer::DeviceOptimizer;
+  /// An operator may multiply and add in one rounding where a vector is full, and in two elsewhere.
+  bool rounds_the_same_everywhere() const override { return false; }
 
  private:
+  /// Elements that are computed at a time, for what lies between the operators is float32.
+  static constexpr std::int64_t kAtATime = 16 << 20;
+
   void update_elements(Range range, const GroupSettings& settings) override {
+    for (Range piece = range; piece.begin < range.end; piece.begin = piece.end) {
+      piece.end = std::min(range.end, piece.begin + kAtATime);
+      update_piece(piece, settings);
+    }
+    buffers_.parameters_changed(range);
+  }
+
+  void update_piece(Range range, const GroupSettings& settings) {
     const at::Tensor parameters = buffers_.parameters(range);
-    at::Tensor direction = gradients(range).to(at::kFloat);
+    at::Tensor direction = buffers_.mean(range).to(at::kFloat);
     if (scale_.factor.defined()) direction = direction * scale_.factor;
     direction = direction.add(parameters, settings.weight_decay);
     if (moments_.count() > 0) {
@@ -143,7 +142,6 @@ class AtenSgd final : public DeviceOptimizer {
           });
     }
     replace(parameters, parameters - direction * rate(settings));
-    buffers_.parameters_changed(range);
   }
 
   /// Unless the step overflowed.
