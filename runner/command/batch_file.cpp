@@ -1,8 +1,6 @@
 // From a plan to a row, and from an outcome to a row's status.
 #include "runner/command/batch_file.h"
 
-#include <algorithm>
-
 #include "ddprun/base/json.h"
 #include "ddprun/base/ranges.h"
 #include "ddprun/result/conditions.h"
@@ -86,12 +84,9 @@ void finish_row(Row& row, const Outcome& outcome) {
 }
 
 std::string obstacles_of(std::span<const BatchRow> rows) {
-  std::vector<std::string> reasons;
-  for (const BatchRow& each : rows) {
-    if (!each.cannot_run() || std::ranges::count(reasons, each.row.reason) > 0) continue;
-    reasons.push_back(each.row.reason);
-  }
-  return list_text(reasons, "\n");
+  return each_once(mapped(rows, [](const BatchRow& each) {
+    return each.cannot_run() ? each.row.reason : std::string();
+  }));
 }
 
 std::string unsaved(const Row& row) {

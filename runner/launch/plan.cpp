@@ -292,14 +292,19 @@ std::vector<PlannedTurn> turns_of(const PlannedFile& plan) {
   return turns;
 }
 
-std::string obstacles(const PlannedFile& plan) {
-  std::string text = plan.error;
+std::string each_once(const std::vector<std::string>& reasons) {
+  std::string text;
   std::set<std::string> said;
-  for (const PlannedRun& run : plan.runs) {
-    if (run.not_here.empty() || !said.insert(run.not_here).second) continue;
-    text += (text.empty() ? "" : "\n") + run.not_here;
+  for (const std::string& reason : reasons) {
+    if (!reason.empty() && said.insert(reason).second) text += (text.empty() ? "" : "\n") + reason;
   }
   return text;
+}
+
+std::string obstacles(const PlannedFile& plan) {
+  std::vector<std::string> reasons = mapped(plan.runs, &PlannedRun::not_here);
+  reasons.insert(reasons.begin(), plan.error);
+  return each_once(reasons);
 }
 
 bool ranks_write(const PlannedFile& plan) {

@@ -62,6 +62,9 @@ struct PlannedTurn {
 };
 std::vector<PlannedTurn> turns_of(const PlannedFile& plan);
 
+/// A line each; empty ones are none.
+std::string each_once(const std::vector<std::string>& reasons);
+
 /// Why this machine cannot run the whole file: its error, or else what is not here for one or more
 /// of its runs, each reason once. Empty: it can.
 std::string obstacles(const PlannedFile& plan);
